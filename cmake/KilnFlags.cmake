@@ -1,0 +1,42 @@
+# kiln_flags: the compiler flags of everything we compile ourselves.
+include(CheckPIESupported)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+check_pie_supported(LANGUAGES CXX)
+
+add_library(kiln_flags INTERFACE)
+target_compile_definitions(kiln_flags INTERFACE KILN_CUDA=$<BOOL:${KILN_CUDA}>)
+
+# -ffp-contract=off: g++ would otherwise fuse a*b+c wherever the ISA of that file has fma, and the same sum would
+# have other bits in the AVX2 file than in the plain one. Where we want an fma we write one.
+set(host_flags -Wall -Wextra -ffp-contract=off)
+if(KILN_WERROR)
+  list(APPEND host_flags -Werror)
+endif()
+
+if(KILN_SANITIZE)
+  list(APPEND host_flags -fsanitize=${KILN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(kiln_flags INTERFACE -fsanitize=${KILN_SANITIZE})
+elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  # Undefined first: Ubuntu's g++ already defines it. It needs optimisation, and sanitizers bring better checks.
+  list(APPEND host_flags -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+endif()
+if(KILN_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+  list(APPEND host_flags -D_GLIBCXX_ASSERTIONS)
+endif()
+target_compile_options(kiln_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${host_flags}>")
+target_link_options(kiln_flags INTERFACE LINKER:-z,relro,-z,now)
+
+if(KILN_CUDA)
+  list(JOIN host_flags "," host_flags_for_nvcc)
+  set(nvcc_flags
+      -Xcompiler=${host_flags_for_nvcc}
+      --expt-relaxed-constexpr
+      --threads=2  # the architectures of one file side by side
+      -Xptxas=--warn-on-spills
+      -Werror=default-stream-launch)  # every launch names its stream
+  target_compile_options(kiln_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${nvcc_flags}>")
+endif()

@@ -1,0 +1,18 @@
+// Whether a build holds code that a given GPU can run.
+#pragma once
+
+#include <string_view>
+
+namespace kiln {
+
+enum class GpuCode {
+  none,     // the first launch would fail
+  ptx,      // the driver compiles it at the first start: slow once, and without that GPU's own kernels
+  machine,  // ready to run
+};
+
+// `archs` as CMake spells them, "90a-real;80": a number is machine code and PTX, "-real" and "-virtual" only
+// the one or the other; a letter ties the code to exactly that architecture.
+GpuCode gpu_code_for(std::string_view archs, int major, int minor);
+
+}  // namespace kiln

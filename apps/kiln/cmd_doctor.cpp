@@ -1,0 +1,147 @@
+// kiln doctor: what this machine offers, what is amiss, and what to do about it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "kiln/cmd.h"
+#include "kiln/doctor_facts.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json to_json(const DoctorFacts& facts) {
+  const BuildInfo& build = build_info();
+  const HostLimits& limits = facts.limits;
+  ordered_json features;
+  for (const auto& [name, present] : named_features(facts.features)) features[std::string(name)] = present;
+  ordered_json gpus = ordered_json::array();
+  for (const GpuInfo& gpu : facts.gpus) {
+    gpus.push_back({{"index", gpu.index},
+                    {"name", gpu.name},
+                    {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
+                    {"sm_count", gpu.sm_count},
+                    {"total_bytes", gpu.total_bytes},
+                    {"free_bytes", gpu.free_bytes},
+                    {"driver_version", gpu.driver_version},
+                    {"runtime_version", gpu.runtime_version}});
+  }
+  ordered_json parts = ordered_json::array();
+  for (const Part& part : facts.parts) {
+    parts.push_back({{"name", part.name},
+                     {"built_in", part.built_in},
+                     {"detail", part.detail},
+                     {"without_it", part.without}});
+  }
+  ordered_json problems = ordered_json::array();
+  for (const Problem& problem : facts.problems) {
+    problems.push_back({{"problem", problem.what}, {"remedy", problem.remedy}});
+  }
+  return {{"kiln",
+           {{"version", build.version},
+            {"build_id", build.build_id},
+            {"build_type", build.build_type},
+            {"compiler", build.compiler},
+            {"sanitizers", build.sanitizers}}},
+          {"cpu",
+           {{"model", facts.cpu_model},
+            {"features", features},
+            {"cpus_online", limits.cpus_online},
+            {"cpus_allowed", limits.cpus_allowed},
+            {"cgroup_cpus", or_null(limits.cgroup_cpus)},
+            {"cpus_usable", limits.cpus_usable}}},
+          {"memory",
+           {{"total_bytes", limits.memory_total},
+            {"available_bytes", limits.memory_available},
+            {"cgroup_limit_bytes", or_null(limits.cgroup_memory)}}},
+          {"gpus", gpus},
+          {"why_no_gpu", facts.gpus.empty() ? ordered_json(facts.why_no_gpu) : ordered_json(nullptr)},
+          {"libraries", parts},
+          {"problems", problems}};
+}
+
+std::string gib(std::uint64_t bytes) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
+std::string cpu_lines(const DoctorFacts& facts) {
+  const HostLimits& limits = facts.limits;
+  std::string isa;
+  for (const auto& [name, present] : named_features(facts.features)) {
+    if (present) isa += fmt::format(" {}", name);
+  }
+  std::string text = fmt::format("cpu      {}\n", facts.cpu_model);
+  text += fmt::format("isa     {}\n", isa.empty() ? " none of those we use" : isa);
+  text += fmt::format("cores    {} usable ({} online, {} allowed by affinity", limits.cpus_usable,
+                      limits.cpus_online, limits.cpus_allowed);
+  text +=
+      limits.cgroup_cpus ? fmt::format(", {:g} by cgroup)\n", *limits.cgroup_cpus) : ", no cgroup limit)\n";
+  text += fmt::format("memory   {}, {} available", gib(limits.memory_total), gib(limits.memory_available));
+  text += limits.cgroup_memory ? fmt::format(", cgroup limit {}\n", gib(*limits.cgroup_memory)) : "\n";
+  return text;
+}
+
+std::string to_text(const DoctorFacts& facts) {
+  const BuildInfo& build = build_info();
+  std::string text = fmt::format("kiln     {} ({}, {}, {})\n", build.version, build.build_id,
+                                 build.build_type, build.compiler);
+  text += cpu_lines(facts);
+  for (const GpuInfo& gpu : facts.gpus) {
+    text += fmt::format("cuda:{}   {}, sm_{}{}, {} SMs, {} of {} free\n", gpu.index, gpu.name, gpu.major,
+                        gpu.minor, gpu.sm_count, gib(gpu.free_bytes), gib(gpu.total_bytes));
+  }
+  if (facts.gpus.empty()) text += fmt::format("gpu      none: {}\n", facts.why_no_gpu);
+  for (const Part& part : facts.parts) {
+    text += part.built_in ? fmt::format("{:<9}built in ({})\n", part.name, part.detail)
+                          : fmt::format("{:<9}left out: {}\n", part.name, part.without);
+  }
+  for (const Problem& problem : facts.problems) {
+    text += fmt::format("\nproblem  {}\nremedy   {}\n", problem.what, problem.remedy);
+  }
+  if (facts.problems.empty()) text += "\nnothing is amiss\n";
+  return text;
+}
+
+// `--device cuda` asks whether that GPU is there: the report comes first, the verdict is the exit status.
+void require_device(const std::string& device, const DoctorFacts& facts) {
+  if (!device.starts_with("cuda")) return;
+  if (facts.gpus.empty()) {
+    throw Error(fmt::format("{} is not available: {}", device, facts.why_no_gpu), {}, ErrorKind::unavailable);
+  }
+  const int wanted = device == "cuda" ? 0 : std::stoi(device.substr(device.find(':') + 1));
+  for (const GpuInfo& gpu : facts.gpus) {
+    if (device == "cuda" || gpu.index == wanted) return;
+  }
+  throw Error(fmt::format("{} is not available: this machine has {} GPU(s), counted from cuda:0", device,
+                          facts.gpus.size()),
+              {}, ErrorKind::unavailable);
+}
+
+void run_doctor(const CommonOptions& common) {
+  const DoctorFacts facts = examine_machine();
+  const std::string text =
+      common.json ? to_json(facts).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
+                  : to_text(facts);
+  std::fputs(text.c_str(), stdout);
+  require_device(common.device, facts);
+}
+
+}  // namespace
+
+CommandBody add_doctor(CLI::App& /*app*/, const CommonOptions& common) {
+  return [&common] { run_doctor(common); };
+}
+
+}  // namespace kiln::cli

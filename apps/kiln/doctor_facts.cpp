@@ -1,0 +1,94 @@
+#include "kiln/doctor_facts.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/build_info.h"
+#include "device/gpu_code.h"
+
+namespace kiln::cli {
+namespace {
+
+bool exists(const char* path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// The kernel's view, which does not need a working CUDA.
+bool gpu_in_machine() { return exists("/dev/nvidia0") || exists("/proc/driver/nvidia/version"); }
+
+std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+void check_cpu(const CpuFeatures& features, std::vector<Problem>& problems) {
+  if (!features.amx_blocked.empty()) {
+    problems.push_back(
+        {fmt::format("AMX is in the processor but cannot be used: {}", features.amx_blocked),
+         "Linux 5.16 or newer is needed; in a container, its seccomp profile must allow arch_prctl"});
+  }
+  if (!features.avx2 || !features.fma) {
+    problems.push_back(
+        {"the processor offers no AVX2 with FMA: CPU kernels run as plain C++, several times slower",
+         "in a virtual machine, pass the host's CPU model through"});
+  }
+}
+
+void check_gpus(const DoctorFacts& facts, std::string_view cuda_archs, std::vector<Problem>& problems) {
+  for (const GpuInfo& gpu : facts.gpus) {
+    const int number = 10 * gpu.major + gpu.minor;
+    const GpuCode code = gpu_code_for(cuda_archs, gpu.major, gpu.minor);
+    if (code == GpuCode::none) {
+      problems.push_back({fmt::format("cuda:{} ({}, sm_{}) cannot run this build, which holds code for {}",
+                                      gpu.index, gpu.name, number, cuda_archs),
+                          fmt::format("build with `make cuda CUDA_ARCHS={}`", number)});
+    } else if (code == GpuCode::ptx) {
+      problems.push_back(
+          {fmt::format("cuda:{} ({}, sm_{}) runs this build by compiling PTX at its first start", gpu.index,
+                       gpu.name, number),
+           fmt::format("for a fast start build with `make cuda CUDA_ARCHS={}`", number)});
+    }
+    if (gpu.driver_version < gpu.runtime_version) {
+      problems.push_back(
+          {fmt::format("the driver is for CUDA {}, this build uses {}: some features may be missing",
+                       cuda_version(gpu.driver_version), cuda_version(gpu.runtime_version)),
+           "install a newer NVIDIA driver"});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cuda,
+                                   std::string_view cuda_archs, bool gpu_present) {
+  std::vector<Problem> problems;
+  check_cpu(facts.features, problems);
+  if (!built_with_cuda && gpu_present) {
+    problems.push_back({"this machine has an NVIDIA GPU, but this program was built without CUDA",
+                        "run `make cuda` and use build-cuda/kiln"});
+  }
+  if (built_with_cuda && facts.gpus.empty()) {
+    problems.push_back({fmt::format("no GPU can be used: {}", facts.why_no_gpu),
+                        gpu_present
+                            ? "check that `nvidia-smi` works; in a container, that it was given the GPU"
+                            : "this machine seems to have none; --device cpu and meta work without"});
+  }
+  check_gpus(facts, cuda_archs, problems);
+  return problems;
+}
+
+DoctorFacts examine_machine() {
+  const BuildInfo& build = build_info();
+  DoctorFacts facts;
+  facts.cpu_model = cpu_model();
+  facts.features = cpu_features();
+  facts.limits = read_host_limits();
+  facts.gpus = list_gpus(&facts.why_no_gpu);
+  facts.parts = {{"cuda", build.cuda,
+                  build.cuda ? fmt::format("cuBLASLt; code for {}", build.cuda_archs) : "",
+                  "no GPU can be used"}};
+  facts.problems = find_problems(facts, build.cuda, build.cuda_archs, gpu_in_machine());
+  return facts;
+}
+
+}  // namespace kiln::cli

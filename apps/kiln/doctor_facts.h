@@ -1,0 +1,44 @@
+// What `kiln doctor` found, apart from how it is printed.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/cpu/cpu_features.h"
+#include "device/cpu/host_limits.h"
+#include "device/gpu_info.h"
+
+namespace kiln::cli {
+
+// An optional part of kiln: built in, or left out at a price.
+struct Part {
+  std::string_view name;
+  bool built_in;
+  std::string detail;
+  std::string_view without;  // what is lost where it is left out
+};
+
+struct Problem {
+  std::string what;
+  std::string remedy;
+};
+
+struct DoctorFacts {
+  std::string cpu_model;
+  CpuFeatures features;
+  HostLimits limits;
+  std::vector<GpuInfo> gpus;
+  std::string why_no_gpu;  // empty when there is one
+  std::vector<Part> parts;
+  std::vector<Problem> problems;
+};
+
+DoctorFacts examine_machine();
+
+// The problems that follow from the other facts; apart, so that machines we do not have can be tested.
+// `gpu_in_machine`: the kernel has an NVIDIA device, whether or not we can use it.
+std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cuda,
+                                   std::string_view cuda_archs, bool gpu_in_machine);
+
+}  // namespace kiln::cli

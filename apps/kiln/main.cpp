@@ -1,0 +1,66 @@
+// The only place where an error becomes an exit status.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "kiln/command_line.h"
+#include "kiln/one_line.h"
+
+namespace {
+
+enum ExitStatus : int { done = 0, failed = 1, wrong_usage = 2, not_available = 3 };
+
+void print_problem(std::string_view what, std::string_view hint = {}) {
+  const std::string problem = kiln::cli::one_line(what);
+  std::fprintf(stderr, "kiln: %s\n", problem.c_str());
+  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", kiln::cli::one_line(hint).c_str());
+}
+
+ExitStatus status_of(kiln::ErrorKind kind) {
+  switch (kind) {
+    case kiln::ErrorKind::usage:
+      return wrong_usage;
+    case kiln::ErrorKind::unavailable:
+      return not_available;
+    case kiln::ErrorKind::failed:
+      break;
+  }
+  return failed;
+}
+
+void run(const std::vector<std::string>& args) {
+  const kiln::cli::Request request = kiln::cli::parse_command_line(args);
+  if (request.run) {
+    request.run();
+  } else {
+    std::fputs(request.text.c_str(), stdout);
+  }
+}
+
+// A full disk or a closed pipe shows only now; a cut-off result must not look like success.
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw kiln::Error("cannot write to stdout");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run({argv + (argc > 0 ? 1 : 0), argv + argc});
+    flush_output();
+    return done;
+  } catch (const kiln::Error& error) {
+    std::fflush(stdout);
+    print_problem(error.what(), error.hint());
+    return status_of(error.kind());
+  } catch (const std::bad_alloc&) {
+    print_problem("out of memory on the host");
+  } catch (const std::exception& error) {
+    print_problem(std::string("internal error: ") + error.what());
+  }
+  return failed;
+}

@@ -1,0 +1,41 @@
+#include "kiln/one_line.h"
+
+#include <cstddef>
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t kLongest = 2000;  // bytes of the original kept
+
+void append_safely(std::string& line, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      line += "; ";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      line += "\\x";
+      line += kHex[byte >> 4];
+      line += kHex[byte & 0xf];
+    } else {
+      line += c;
+    }
+  }
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  std::string line;
+  if (text.size() <= kLongest) {
+    append_safely(line, text);
+  } else {
+    append_safely(line, text.substr(0, kLongest / 2));
+    line += " ... ";
+    append_safely(line, text.substr(text.size() - kLongest / 2));
+  }
+  return line;
+}
+
+}  // namespace kiln::cli

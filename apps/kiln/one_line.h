@@ -1,0 +1,12 @@
+// Makes text that may hold anything (it quotes arguments and files) safe to print as one line of a terminal.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kiln::cli {
+
+// Line ends become "; ", other control characters \xNN; the middle of very long text is left out.
+std::string one_line(std::string_view text);
+
+}  // namespace kiln::cli

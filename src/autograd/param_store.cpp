@@ -1,0 +1,117 @@
+#include "autograd/param_store.h"
+
+#include <algorithm>
+
+#include "autograd/draw_weights.h"
+
+namespace kiln {
+
+Param& ParamStore::add(std::string name, Shape shape, ParamInit init, bool decay) {
+  ParamView whole{name, 0, shape[0], init};
+  Param& p = params_.emplace_back();
+  p.name = std::move(name);
+  p.shape = shape;
+  p.decay = decay;
+  p.views.push_back(std::move(whole));
+  return p;
+}
+
+Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay) {
+  int64_t rows = 0;
+  for (const ParamView& v : views) {
+    if (v.row_begin != rows)
+      throw Error(cat("packed parameter ", name, ": view ", v.name, " does not start at row ", rows));
+    rows += v.rows;
+  }
+  Param& p = params_.emplace_back();
+  p.name = std::move(name);
+  p.shape = {rows, columns};
+  p.decay = decay;
+  p.views = std::move(views);
+  return p;
+}
+
+void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
+  layout_ = layout;
+  shards_ = layout.sharded ? ctx.world() : 1;
+  const DType value_dtype = layout.precision == Precision::fp64   ? DType::f64
+                            : layout.precision == Precision::bf16 ? DType::bf16
+                                                                  : DType::f32;
+  const DType grad_dtype = layout.precision == Precision::fp64 ? DType::f64 : DType::f32;
+  // 16 bytes of the narrowest element held, on every rank's piece.
+  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(value_dtype));
+  total_ = 0;
+  for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
+    p->offset = total_;
+    p->padded = static_cast<int64_t>(
+        round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
+    total_ += p->padded;
+  }
+  values_ = ctx.zeros({local_total()}, value_dtype, Tag::param);
+  grads_ = ctx.zeros({local_total()}, grad_dtype, Tag::grad);  // zero once: padding stays zero for ever
+  if (layout.precision == Precision::bf16) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
+  if (shards_ == 1) {
+    for (Param& p : params_) {
+      p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
+      p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
+    }
+  }
+  init_values(ctx);
+}
+
+void ParamStore::init_values(RankContext& ctx) {
+  for (Param& p : params_) {
+    const int64_t row_size = p.shape.rank() == 1 ? 1 : p.shape[1];
+    const int64_t begin = shards_ == 1 ? 0 : p.padded / shards_ * ctx.rank();  // of the flat parameter
+    const int64_t end = std::min(p.shape.numel(), begin + p.padded / shards_);
+    for (const ParamView& v : p.views) {
+      const int64_t first = std::max(begin, v.row_begin * row_size);
+      const int64_t last = std::min(end, (v.row_begin + v.rows) * row_size);
+      if (first >= last) continue;
+      const int64_t at = p.offset / shards_ + first - begin;
+      draw_weights(ctx, values_.narrow(0, at, last - first),
+                   low_.defined() ? low_.narrow(0, at, last - first) : Tensor(), v.init, v.name,
+                   first - v.row_begin * row_size);
+    }
+  }
+}
+
+void ParamStore::begin_step() {
+  for (Param& p : params_) {
+    p.touched.clear();
+    p.expected = p.arrived = 0;
+  }
+}
+
+void ParamStore::finish_gradients(RankContext& ctx) {
+  if (shards_ != 1) return;  // the sharding strategy writes its shards whole
+  for (Param& p : params_) {
+    int64_t row = 0;  // touched ranges are disjoint; fill the holes between them
+    std::vector<RowRange> sorted = p.touched;
+    std::sort(sorted.begin(), sorted.end(), [](RowRange a, RowRange b) { return a.begin < b.begin; });
+    sorted.push_back({p.shape[0], p.shape[0]});
+    for (const RowRange& r : sorted) {
+      if (r.begin > row && p.trainable) {
+        Tensor hole = p.grad.narrow(0, row, r.begin - row);
+        ctx.backend().zero(hole.raw(), hole.bytes().value, ctx.compute());
+      }
+      row = std::max(row, r.end);
+    }
+  }
+}
+
+void ParamStore::set_hooks(ParamHooks* hooks) {
+  for (Param& p : params_) p.hooks = hooks;
+}
+
+std::vector<ParamSpan> ParamStore::spans() const {
+  std::vector<ParamSpan> spans;
+  for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
+    if (!p->trainable) continue;
+    spans.push_back({p->name, range(values_, *p), low_.defined() ? range(low_, *p) : Tensor(),
+                     range(grads_, *p), p->decay, p->offset / shards_});
+  }
+  return spans;
+}
+
+}  // namespace kiln

@@ -1,0 +1,80 @@
+// All parameters of one model on one rank, and the two flat buffers behind them: values and the gradient
+// arena. Both are laid out in reverse execution order, the order in which backward completes gradients, each
+// parameter padded to world x 16 bytes: a bucket, a shard and `.grad` are all plain ranges.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "autograd/param.h"
+#include "autograd/rank_context.h"
+
+namespace kiln {
+
+// How the numbers of a parameter are held.
+enum class Precision {
+  fp64,  // for gradient checks
+  fp32,
+  bf16,  // split master: bf16 values plus 16 low bits each are an exact fp32; gradients in fp32
+};
+
+struct ParamLayout {
+  Precision precision = Precision::fp32;
+  // Keep only this rank's 1/world of every value and gradient; a strategy's hooks gather on use.
+  bool sharded = false;
+};
+
+// One parameter as the optimizer sees it: flat ranges of equal length.
+struct ParamSpan {
+  std::string name;
+  Tensor value;  // fp32, or the bf16 high half
+  Tensor low;    // int16 low half; undefined unless split
+  Tensor grad;
+  bool decay;
+  int64_t offset;  // elements, in this rank's flat buffers
+};
+
+class ParamStore {
+ public:
+  // Parameters are added in execution order. The reference stays valid.
+  Param& add(std::string name, Shape shape, ParamInit init, bool decay = true);
+  // A packed weight: several named row blocks in one buffer.
+  Param& add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay = true);
+
+  // Allocates the flat buffers and draws the initial values, keyed by the names that go to disk.
+  void materialize(RankContext& ctx, const ParamLayout& layout = {});
+
+  void begin_step();                        // every gradient range is untouched from here on
+  void finish_gradients(RankContext& ctx);  // zeroes what no contribution reached
+
+  void set_hooks(ParamHooks* hooks);
+
+  std::deque<Param>& params() { return params_; }
+  const Tensor& values() const { return values_; }
+  const Tensor& low() const { return low_; }
+  const Tensor& grads() const { return grads_; }
+  const ParamLayout& layout() const { return layout_; }
+  int64_t total() const { return total_; }                  // elements, padded, whole model
+  int64_t local_total() const { return total_ / shards_; }  // of this rank's buffers
+  int shards() const { return shards_; }
+  std::vector<ParamSpan> spans() const;  // trainable parameters, in arena order
+
+  // This rank's flat piece of a parameter (the whole of it when not sharded).
+  Tensor local_value(const Param& p) const { return range(values_, p); }
+  Tensor local_grad(const Param& p) const { return range(grads_, p); }
+
+ private:
+  Tensor range(const Tensor& flat, const Param& p) const {
+    return flat.narrow(0, p.offset / shards_, p.padded / shards_);
+  }
+  void init_values(RankContext& ctx);
+
+  std::deque<Param> params_;
+  ParamLayout layout_;
+  int shards_ = 1;
+  int64_t total_ = 0;
+  Tensor values_, low_, grads_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,110 @@
+// Everything one rank owns: device, streams, allocator, threads, tape, watchers. There is no global mutable
+// state in kiln, so several ranks can be threads of one process, each with its own context.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autograd/op_observer.h"
+#include "base/thread_pool.h"
+#include "base/variant_choice.h"
+#include "device/allocator.h"
+#include "device/backend.h"
+#include "tensor/tensor.h"
+
+namespace kiln {
+
+class Tape;
+
+struct RankOptions {
+  Device device = Device::cpu();
+  int rank = 0;
+  int world = 1;
+  int threads = 0;  // 0: as many as the process may use
+  uint64_t seed = 0;
+  Bytes memory_cap{SIZE_MAX};
+  std::optional<AllocMode> alloc_mode;  // default: KILN_ALLOC
+  VariantChoice variants;
+};
+
+class RankContext {
+ public:
+  explicit RankContext(const RankOptions& options = {});
+  ~RankContext();
+  RankContext(const RankContext&) = delete;
+  RankContext& operator=(const RankContext&) = delete;
+
+  const Device& device() const { return options_.device; }
+  const DeviceTraits& traits() const { return traits_; }
+  int rank() const { return options_.rank; }
+  int world() const { return options_.world; }
+  uint64_t seed() const { return options_.seed; }
+  Backend& backend() { return *backend_; }
+  Allocator& allocator() { return *allocator_; }
+  ThreadPool& pool() { return *pool_; }
+  Stream compute() const { return compute_; }
+  Stream comm() const { return comm_; }  // collectives run beside the compute stream
+  Tape& tape() { return *tape_; }
+  VariantChoice& variants() { return options_.variants; }
+
+  Tensor empty(const Shape& shape, DType dtype, Tag tag = Tag::activation);
+  Tensor zeros(const Shape& shape, DType dtype, Tag tag = Tag::activation);
+  Tensor clone(const Tensor& contiguous, Tag tag = Tag::activation);
+  // Both sides finished when these return; for set-up, tests and results, never inside a step.
+  void upload(const Tensor& dst, const void* host);
+  void download(void* host, const Tensor& contiguous_src);
+  void synchronize() { backend_->synchronize(compute_); }
+
+  // The scratch of matrix-product libraries: one fixed piece per stream, because the algorithm a library
+  // picks may depend on how much there is. Empty on the CPU.
+  const Tensor& gemm_workspace() const { return gemm_workspace_; }
+
+  const std::vector<OpObserver*>& observers() const { return observers_; }
+  void add_observer(OpObserver* o) { observers_.push_back(o); }
+  void remove_observer(OpObserver* o) { std::erase(observers_, o); }
+
+  std::string_view scope() const { return *scope_; }
+
+ private:
+  friend class ScopeGuard;
+
+  RankOptions options_;
+  DeviceTraits traits_;
+  // Destroyed in reverse order: the tape and workspace drop their buffers before the allocator goes, and the
+  // allocator gives its memory back before the backend goes.
+  std::unique_ptr<Backend> backend_;
+  Stream compute_, comm_;
+  std::unique_ptr<Allocator> allocator_;
+  std::unique_ptr<ThreadPool> pool_;
+  Tensor gemm_workspace_;
+  std::unique_ptr<Tape> tape_;
+  std::vector<OpObserver*> observers_;
+  std::set<std::string> scope_names_;  // interned: nodes keep pointers to them
+  const std::string* scope_;
+};
+
+// Names the part of the model that runs while it lives: ScopeGuard g(ctx, "attention").
+class ScopeGuard {
+ public:
+  ScopeGuard(RankContext& ctx, std::string_view name);
+  // Re-enters a scope by its full path: what backward does for the node it runs.
+  struct FullPath {
+    const std::string* path;
+  };
+  ScopeGuard(RankContext& ctx, FullPath path);
+  ~ScopeGuard() { ctx_.scope_ = previous_; }
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+  static const std::string* current(RankContext& ctx) { return ctx.scope_; }
+
+ private:
+  RankContext& ctx_;
+  const std::string* previous_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,59 @@
+// A small thread pool owned by one rank. Work is cut into chunks whose bounds depend on the problem alone,
+// never on the number of threads, so results are the same bits for 1, 2 or 64 threads. Own code rather than
+// OpenMP: ThreadSanitizer sees every hand-over, and each rank of a process can have its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace kiln {
+
+// A borrowed callable void(begin, end): no allocation, valid while the call that takes it runs.
+class ChunkFn {
+ public:
+  template <class F>
+  ChunkFn(const F& f)  // NOLINT(google-explicit-constructor): callers pass lambdas
+      : object_(&f), call_([](const void* o, int64_t b, int64_t e) { (*static_cast<const F*>(o))(b, e); }) {}
+  void operator()(int64_t begin, int64_t end) const { call_(object_, begin, end); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, int64_t, int64_t);
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls f(begin, end) over [0, count) in chunks of `grain`; returns when all are done. The first exception
+  // thrown by a chunk is rethrown here. A chunk must not call parallel_for itself.
+  void parallel_for(int64_t count, int64_t grain, ChunkFn f);
+
+  // The number of threads this process may use: its CPU affinity, at least 1.
+  static int available_threads();
+
+ private:
+  struct Job;
+  void work();
+  void run_chunks(Job& job);
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  Job* job_ = nullptr;
+  uint64_t generation_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,74 @@
+// The device layer's one interface: raw memory, copies, streams, events and captured graphs of one device.
+// Each rank owns a backend, so nothing here is shared between ranks. The CPU and meta implement streams and
+// events as no-ops, since their work is done when the call returns.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "device/device.h"
+
+namespace kiln {
+
+struct Stream {
+  void* handle = nullptr;  // cudaStream_t on CUDA
+  friend bool operator==(Stream, Stream) = default;
+};
+
+struct Event {
+  void* handle = nullptr;  // cudaEvent_t on CUDA
+};
+
+// A captured sequence of device work that can be replayed.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  virtual void launch(Stream stream) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual DeviceTraits traits() const = 0;
+  virtual bool host_readable() const = 0;  // may the host dereference its memory?
+
+  virtual void* allocate(std::size_t bytes) = 0;  // null when the device has no room
+  virtual void release(void* ptr) = 0;
+  virtual void* allocate_pinned(
+      std::size_t bytes) = 0;  // host memory the device can copy from asynchronously
+  virtual void release_pinned(void* ptr) = 0;
+
+  // Ordered on `stream`; pinned host memory is needed for the host side to stay asynchronous.
+  virtual void copy_within(void* dst, const void* src, std::size_t bytes, Stream stream) = 0;
+  virtual void copy_to_device(void* dst, const void* host, std::size_t bytes, Stream stream) = 0;
+  virtual void copy_to_host(void* host, const void* src, std::size_t bytes, Stream stream) = 0;
+  virtual void zero(void* dst, std::size_t bytes, Stream stream) = 0;
+
+  virtual Stream make_stream() = 0;
+  virtual void destroy(Stream stream) = 0;
+  virtual Event make_event() = 0;
+  virtual void destroy(Event event) = 0;
+  virtual void record(Event event, Stream stream) = 0;
+  virtual void wait(Stream stream, Event event) = 0;  // later work on `stream` follows `event`
+  virtual void synchronize(Event event) = 0;          // the host waits
+  virtual void synchronize(Stream stream) = 0;
+
+  virtual bool can_capture() const = 0;
+  // Runs `work` once with its device calls recorded instead of executed.
+  virtual std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) = 0;
+};
+
+std::unique_ptr<Backend> make_cpu_backend();
+std::unique_ptr<Backend> make_meta_backend(DeviceType target);
+// Throws Error(unavailable) with the reason where there is no CUDA build, driver or GPU of that index.
+std::unique_ptr<Backend> make_cuda_backend(int index);
+
+inline std::unique_ptr<Backend> make_backend(const Device& d) {
+  if (d.type == DeviceType::cuda) return make_cuda_backend(d.index);
+  if (d.type == DeviceType::meta) return make_meta_backend(d.target);
+  return make_cpu_backend();
+}
+
+}  // namespace kiln

@@ -1,0 +1,40 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "base/units.h"
+#include "device/host_backend.h"
+
+namespace kiln {
+namespace {
+
+class CpuBackend final : public HostBackend {
+ public:
+  DeviceTraits traits() const override { return {DeviceType::cpu, 0}; }
+  bool host_readable() const override { return true; }
+
+  void* allocate(std::size_t bytes) override {
+    void* p =
+        nullptr;  // posix_memalign keeps the exact size, so a sanitizer sees the first byte past the end
+    return posix_memalign(&p, 64, bytes) == 0 ? p : nullptr;
+  }
+  void release(void* ptr) override { std::free(ptr); }
+  void* allocate_pinned(std::size_t bytes) override { return allocate(bytes); }
+  void release_pinned(void* ptr) override { release(ptr); }
+
+  void copy_within(void* dst, const void* src, std::size_t bytes, Stream) override {
+    std::memcpy(dst, src, bytes);
+  }
+  void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream) override {
+    std::memcpy(dst, src, bytes);
+  }
+  void copy_to_host(void* dst, const void* src, std::size_t bytes, Stream) override {
+    std::memcpy(dst, src, bytes);
+  }
+  void zero(void* dst, std::size_t bytes, Stream) override { std::memset(dst, 0, bytes); }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace kiln

@@ -1,0 +1,49 @@
+// The device that has no data: addresses are handed out from a counter and never dereferenced.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/units.h"
+#include "device/host_backend.h"
+
+namespace kiln {
+namespace {
+
+class MetaBackend final : public HostBackend {
+ public:
+  explicit MetaBackend(DeviceType target) : target_(target) {}
+
+  // Predictions are made for the architecture the fast kernels are written for.
+  DeviceTraits traits() const override { return {target_, target_ == DeviceType::cuda ? 90 : 0}; }
+  bool host_readable() const override { return false; }
+
+  void* allocate(std::size_t bytes) override {
+    void* p = reinterpret_cast<void*>(next_);  // NOLINT(performance-no-int-to-ptr): never dereferenced
+    next_ += round_up(bytes, 512) + 512;
+    return p;
+  }
+  void release(void*) override {}
+  void* allocate_pinned(std::size_t bytes) override {
+    return std::calloc(1, bytes);
+  }  // the host side is real
+  void release_pinned(void* ptr) override { std::free(ptr); }
+
+  void copy_within(void*, const void*, std::size_t, Stream) override {}
+  void copy_to_device(void*, const void*, std::size_t, Stream) override {}
+  void copy_to_host(void* host, const void*, std::size_t bytes, Stream) override {
+    std::memset(host, 0, bytes);
+  }
+  void zero(void*, std::size_t, Stream) override {}
+
+ private:
+  DeviceType target_;
+  std::uintptr_t next_ = std::uintptr_t{1} << 44;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_meta_backend(DeviceType target) {
+  return std::make_unique<MetaBackend>(target);
+}
+
+}  // namespace kiln

@@ -1,0 +1,70 @@
+// AdamW with decoupled decay: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+// w -= lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w), with g already multiplied by the clip
+// factor. Learning rate, step count and clip factor are read from the step's record on the device; when that
+// record says the step was not finite, nothing is written.
+#pragma once
+
+#include "ops/step_scalars/step_scalars.h"
+#include "ops/variant.h"
+
+namespace kiln {
+
+struct AdamWProblem {
+  int64_t count;
+  DType dtype;  // of the weights: fp32, or bf16 with a low half, or fp64
+  DType grad_dtype;
+  bool split;  // weights are bf16 high + int16 low = exact fp32
+  double beta1, beta2, eps, decay;
+};
+
+struct AdamWForward {
+  AdamWProblem p;
+  const Tensor& value;  // flat
+  const Tensor& low;    // flat int16, undefined unless split
+  const Tensor& grad;   // flat
+  const Tensor& m;      // flat, fp32 (fp64 for fp64 weights)
+  const Tensor& v;
+  const Tensor& scalars;  // one StepScalars
+};
+
+struct AdamWOp {
+  static constexpr const char* kName = "adamw";
+  static constexpr const char* kSummary = "AdamW with decoupled decay, on one parameter";
+  using Problem = AdamWProblem;
+  using Forward = AdamWForward;
+  using Backward = NoBackward;
+  static std::span<const Variant<AdamWOp>> rows();
+  static Problem example() { return {65536, DType::f32, DType::f32, false, 0.9, 0.999, 1e-8, 0.01}; }
+};
+
+// One element, the same on both devices. A is double for fp64 weights, float otherwise.
+template <class A>
+struct AdamWStep {
+  A lr, clip, beta1, beta2, eps, decay, correction1, correction2;
+
+  KILN_HD AdamWStep(const AdamWProblem& p, const StepScalars& s)
+      : lr(static_cast<A>(s.lr)),
+        clip(static_cast<A>(s.clip)),
+        beta1(static_cast<A>(p.beta1)),
+        beta2(static_cast<A>(p.beta2)),
+        eps(static_cast<A>(p.eps)),
+        decay(static_cast<A>(p.decay)),
+        correction1(static_cast<A>(1 - s.beta1_power)),
+        correction2(static_cast<A>(1 - s.beta2_power)) {}
+
+  KILN_HD A update(A w, A g, A& m, A& v) const {
+    g *= clip;
+    m = beta1 * m + (1 - beta1) * g;
+    v = beta2 * v + (1 - beta2) * g * g;
+    return w - lr * ((m / correction1) / (sqrt(v / correction2) + eps) + decay * w);
+  }
+};
+
+void adamw(RankContext& ctx, const Tensor& value, const Tensor& low, const Tensor& grad, const Tensor& m,
+           const Tensor& v, const Tensor& scalars, double beta1, double beta2, double eps, double decay,
+           std::string_view variant = {});
+
+void adamw_cpu_naive(RankContext& ctx, const AdamWForward& f);
+void adamw_cuda_naive(RankContext& ctx, const AdamWForward& f);
+
+}  // namespace kiln

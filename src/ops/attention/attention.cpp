@@ -1,0 +1,107 @@
+#include "ops/attention/attention.h"
+
+#include <cmath>
+
+#include "ops/check.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+double scores(const AttentionProblem& p) {  // query-key pairs that are not masked, over all heads
+  double pairs = 0;
+  for (int64_t i = 0; i < p.Tq; ++i) pairs += static_cast<double>(p.visible(i));
+  return pairs * static_cast<double>(p.B * p.H);
+}
+
+// Naive keeps the whole probability matrix in memory: that traffic, not the arithmetic, is its cost.
+Cost naive_cost(const AttentionProblem& p, Pass pass) {
+  const double e = static_cast<double>(size_of(p.dtype));
+  const double qo = static_cast<double>(p.B * p.Tq * p.H * p.D),
+               kv = static_cast<double>(p.B * p.Tk * p.Hkv * p.D);
+  const double matrix =
+      static_cast<double>(p.B * p.H) * static_cast<double>(p.Tq) * static_cast<double>(p.Tk);
+  const double products = 2.0 * scores(p) * static_cast<double>(p.D);
+  // forward: QK^T and PV; backward: dV, dP, dQ, dK
+  return pass == Pass::forward ? Cost{2 * products, (2 * qo + 2 * kv + 2 * matrix) * e}
+                               : Cost{4 * products, (3 * qo + 4 * kv + 3 * matrix) * e};
+}
+
+DType same(const AttentionProblem& p) { return p.dtype; }
+Shape queries(const AttentionProblem& p) { return {p.B, p.Tq, p.H * p.D}; }
+Shape keys(const AttentionProblem& p) { return {p.B, p.Tk, p.Hkv * p.D}; }
+
+const SaveDecl<AttentionProblem> kNaiveSaves[] = {
+    {"q", SavedFrom::input, queries, same},
+    {"k", SavedFrom::input, keys, same},
+    {"v", SavedFrom::input, keys, same},
+    {"probs", SavedFrom::extra, [](const AttentionProblem& p) { return Shape{p.B, p.H, p.Tq, p.Tk}; }, same},
+};
+
+// CPU: one key-gradient and one value-gradient accumulator per (batch, kv head).
+std::size_t cpu_naive_workspace(const AttentionProblem& p, Pass pass) {
+  if (pass == Pass::forward) return 0;
+  return static_cast<std::size_t>(2 * p.B * p.Hkv * p.Tk * p.D) * size_of(stat_dtype(p.dtype));
+}
+
+// CUDA: the gradient of the scores, written by the kernel that makes dq and read by the one that makes dk and
+// dv.
+std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
+  if (pass == Pass::forward) return 0;
+  return static_cast<std::size_t>(p.B * p.H * p.Tq * p.Tk) * size_of(stat_dtype(p.dtype));
+}
+
+const Variant<AttentionOp> kRows[] = {
+    {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
+     attention_cpu_naive_forward, attention_cpu_naive_backward},
+    {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
+     KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
+};
+
+AttentionProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const AttentionOptions& o) {
+  const char* op = AttentionOp::kName;
+  check_float_tensor(ctx, op, "q", q);
+  check_tensor(ctx, op, "k", k, q.dtype());
+  check_tensor(ctx, op, "v", v, q.dtype());
+  if (q.shape().rank() != 3)
+    fail(op, cat("q has shape ", q.shape().str(), ", [B, T, heads * head_dim] is needed"));
+  if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0) {
+    fail(op, cat(o.heads, " heads do not share ", o.kv_heads, " key/value heads"),
+         "heads must be a multiple of kv_heads");
+  }
+  if (q.dim(2) % o.heads != 0)
+    fail(op, cat("last axis of q is ", q.dim(2), ", not a multiple of ", o.heads, " heads"));
+  const int64_t D = q.dim(2) / o.heads;
+  const Shape kv{q.dim(0), k.shape().rank() == 3 ? k.dim(1) : 0, o.kv_heads * D};
+  check_shape(op, "k", k.shape(), kv);
+  check_shape(op, "v", v.shape(), kv);
+  const float scale = o.scale != 0 ? o.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(D)));
+  return {q.dim(0), q.dim(1), k.dim(1), o.heads, o.kv_heads, D, q.dtype(), scale, o.causal};
+}
+
+}  // namespace
+
+std::span<const Variant<AttentionOp>> AttentionOp::rows() { return kRows; }
+
+Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options) {
+  const AttentionProblem p = checked_problem(ctx, q, k, v, options);
+  OpCall<AttentionOp> call(ctx, p, options.variant);
+  Tensor o = ctx.empty(q.shape(), p.dtype);
+  const Tensor probs = call.extra("probs");
+  call.run({p, q, k, v, o, probs}, {{"o", o}});
+  call.record({&q, &k, &v}, {}, {&o}, {{"q", q}, {"k", k}, {"v", v}, {"probs", probs}});
+  return o;
+}
+
+void AttentionOp::run_backward(BackwardPass& pass) {
+  BackwardCall<AttentionOp> call(pass);
+  const GradSlot dq = pass.grad_in(0), dk = pass.grad_in(1), dv = pass.grad_in(2);
+  const Tensor workspace = call.workspace();
+  call.run({call.problem(), pass.grad_out(), pass.saved("q"), pass.saved("k"), pass.saved("v"),
+            pass.saved("probs"), dq, dk, dv, workspace},
+           {{"dq", dq.tensor}, {"dk", dk.tensor}, {"dv", dv.tensor}});
+}
+
+}  // namespace kiln

@@ -1,0 +1,75 @@
+// o = softmax(scale * q k^T + mask) v, per head. Grouped heads (H a multiple of Hkv) share keys and values.
+// Causal with Tq != Tk is aligned at the bottom right: query i sees keys 0 .. i + Tk - Tq. A query that sees
+// no key gets o = 0.
+#pragma once
+
+#include "ops/variant.h"
+
+namespace kiln {
+
+class BackwardPass;
+
+struct AttentionProblem {
+  int64_t B, Tq, Tk;
+  int64_t H, Hkv, D;
+  DType dtype;
+  float scale;
+  bool causal;
+
+  int64_t group() const { return H / Hkv; }
+  // One past the last key that query i sees.
+  int64_t visible(int64_t i) const {
+    const int64_t n = causal ? i + 1 + Tk - Tq : Tk;
+    return n < 0 ? 0 : (n > Tk ? Tk : n);
+  }
+};
+
+struct AttentionForward {
+  AttentionProblem p;
+  const Tensor& q;      // [B, Tq, H*D], rows may be strided
+  const Tensor& k;      // [B, Tk, Hkv*D]
+  const Tensor& v;      // [B, Tk, Hkv*D]
+  const Tensor& o;      // [B, Tq, H*D]
+  const Tensor& probs;  // [B, H, Tq, Tk]; undefined for variants that do not keep it
+};
+
+struct AttentionBackward {
+  AttentionProblem p;
+  const Tensor& dout;
+  const Tensor& q;
+  const Tensor& k;
+  const Tensor& v;
+  const Tensor& probs;
+  GradSlot dq, dk, dv;
+  const Tensor& workspace;
+};
+
+struct AttentionOp {
+  static constexpr const char* kName = "attention";
+  static constexpr const char* kSummary = "o = softmax(scale * q k^T + mask) v, per head";
+  using Problem = AttentionProblem;
+  using Forward = AttentionForward;
+  using Backward = AttentionBackward;
+  static std::span<const Variant<AttentionOp>> rows();
+  static void run_backward(BackwardPass& pass);
+  static Problem example() { return {2, 128, 128, 4, 4, 64, DType::f32, 0.125f, true}; }
+};
+
+struct AttentionOptions {
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  bool causal = true;
+  float scale = 0;  // 0: 1 / sqrt(D)
+  std::string_view variant;
+};
+
+// q [B, Tq, H*D]; k and v [B, Tk, Hkv*D]. Naive saves q, k, v and the probabilities.
+Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options);
+
+void attention_cpu_naive_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cpu_naive_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_naive_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_naive_backward(RankContext& ctx, const AttentionBackward& b);
+
+}  // namespace kiln

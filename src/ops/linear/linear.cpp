@@ -1,0 +1,68 @@
+#include "ops/linear/linear.h"
+
+#include "ops/check.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+Cost cost(const LinearProblem& p, Pass pass) {
+  const double flops =
+      2.0 * static_cast<double>(p.rows) * static_cast<double>(p.in) * static_cast<double>(p.out);
+  const double matrices = static_cast<double>(p.rows * p.in + p.in * p.out + p.rows * p.out) *
+                          static_cast<double>(size_of(p.dtype));
+  return pass == Pass::forward ? Cost{flops, matrices} : Cost{2 * flops, 2 * matrices};
+}
+
+const SaveDecl<LinearProblem> kSaves[] = {
+    {"x", SavedFrom::input, [](const LinearProblem& p) { return Shape{p.rows, p.in}; },
+     [](const LinearProblem& p) { return p.dtype; }},
+};
+
+std::string lt_unsupported(const LinearProblem& p, const DeviceTraits& traits) {
+  if (p.dtype == DType::bf16 && traits.compute_capability < 80)
+    return "bf16 products need compute capability 8.0";
+  return {};
+}
+
+const Variant<LinearOp> kRows[] = {
+    {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, linear_cpu_naive_forward,
+     linear_cpu_naive_backward},
+    {"lt", DeviceType::cuda, lt_unsupported, kSaves, nullptr, cost, KILN_CUDA_FN(linear_cuda_lt_forward),
+     KILN_CUDA_FN(linear_cuda_lt_backward)},
+};
+
+}  // namespace
+
+std::span<const Variant<LinearOp>> LinearOp::rows() { return kRows; }
+
+Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::string_view variant) {
+  check_float_tensor(ctx, LinearOp::kName, "x", x);
+  ParamUse w(weight, ctx.tape().counts_uses());
+  check_param_dtype(LinearOp::kName, weight, w.tensor(), x.dtype());
+  const Shape ws = weight.shape();
+  if (ws.rank() != 2 || ws[1] != x.shape().last()) {
+    fail(LinearOp::kName, cat("weight ", weight.param->name, " is ", ws.str(), ", last axis of x ",
+                              x.shape().str(), " is ", x.shape().last()));
+  }
+  const LinearProblem p{x.shape().rows(), ws[1], ws[0], x.dtype()};
+  OpCall<LinearOp> call(ctx, p, variant);
+  Tensor y = ctx.empty(x.shape().with_last(p.out), p.dtype);
+  call.run({p, x, w.tensor(), y}, {{"y", y}});
+  call.record({&x}, {weight}, {&y}, {{"x", x.reshape_rows()}});
+  return y;
+}
+
+void LinearOp::run_backward(BackwardPass& pass) {
+  BackwardCall<LinearOp> call(pass);
+  {
+    ParamUse w(pass.param(0), false);
+    const GradSlot dx = pass.grad_in(0);
+    const GradSlot dw = param_grad(pass.param(0));
+    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), dx, dw},
+             {{"dx", dx.tensor}, {"dweight", dw.tensor}});
+  }
+  param_grad_done(*pass.param(0).param);
+}
+
+}  // namespace kiln

@@ -1,0 +1,67 @@
+#include "ops/rms_norm/rms_norm.h"
+
+#include "ops/check.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+Cost cost(const RmsNormProblem& p, Pass pass) {
+  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
+               e = static_cast<double>(size_of(p.dtype));
+  const double stats = static_cast<double>(p.rows) * static_cast<double>(size_of(stat_dtype(p.dtype)));
+  const double weight = static_cast<double>(p.cols) * e;
+  // forward: read x, write y; backward: read x and dy, write dx (and the small weight gradient)
+  return pass == Pass::forward ? Cost{4 * n, 2 * n * e + stats + weight}
+                               : Cost{8 * n, 3 * n * e + stats + 2 * weight};
+}
+
+const SaveDecl<RmsNormProblem> kSaves[] = {
+    {"x", SavedFrom::input, [](const RmsNormProblem& p) { return Shape{p.rows, p.cols}; },
+     [](const RmsNormProblem& p) { return p.dtype; }},
+    {"rstd", SavedFrom::extra, [](const RmsNormProblem& p) { return Shape{p.rows}; },
+     [](const RmsNormProblem& p) { return stat_dtype(p.dtype); }},
+};
+
+const Variant<RmsNormOp> kRows[] = {
+    {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, rms_norm_cpu_naive_forward,
+     rms_norm_cpu_naive_backward},
+    {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(rms_norm_cuda_naive_forward),
+     KILN_CUDA_FN(rms_norm_cuda_naive_backward)},
+};
+
+}  // namespace
+
+std::span<const Variant<RmsNormOp>> RmsNormOp::rows() { return kRows; }
+
+Tensor rms_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, float eps,
+                std::string_view variant) {
+  check_float_tensor(ctx, RmsNormOp::kName, "x", x);
+  ParamUse w(weight, ctx.tape().counts_uses());
+  check_param_dtype(RmsNormOp::kName, weight, w.tensor(), x.dtype());
+  if (weight.shape() != Shape{x.shape().last()}) {
+    fail(RmsNormOp::kName, cat("weight ", weight.param->name, " has ", weight.shape().numel(),
+                               " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
+  }
+  const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
+  OpCall<RmsNormOp> call(ctx, p, variant);
+  Tensor y = ctx.empty(x.shape(), p.dtype);
+  const Tensor rstd = call.extra("rstd");
+  call.run({p, x, w.tensor(), y, rstd}, {{"y", y}});
+  call.record({&x}, {weight}, {&y}, {{"x", x.reshape_rows()}, {"rstd", rstd}});
+  return y;
+}
+
+void RmsNormOp::run_backward(BackwardPass& pass) {
+  BackwardCall<RmsNormOp> call(pass);
+  {
+    ParamUse w(pass.param(0), false);
+    const GradSlot dx = pass.grad_in(0);
+    const GradSlot dw = param_grad(pass.param(0));
+    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("rstd"), dx, dw},
+             {{"dx", dx.tensor}, {"dweight", dw.tensor}});
+  }
+  param_grad_done(*pass.param(0).param);
+}
+
+}  // namespace kiln

@@ -1,0 +1,32 @@
+#include "ops/cpu_rows.h"
+#include "ops/step_scalars/step_scalars.h"
+
+namespace kiln {
+
+void accumulate_loss_cpu_naive(RankContext&, const AccumulateLossForward& f) {
+  auto& s = *reinterpret_cast<StepScalars*>(f.scalars.raw());
+  with_float(f.p.dtype, [&](auto zero) {
+    const double loss = static_cast<double>(widen(f.loss.data<decltype(zero)>()[0]));
+    s.loss = (f.p.first ? 0.0 : s.loss) + loss * f.p.weight;
+  });
+}
+
+void step_verdict_cpu_naive(RankContext& ctx, const StepVerdictForward& f) {
+  auto& s = *reinterpret_cast<StepScalars*>(f.scalars.raw());
+  auto* partial = reinterpret_cast<double*>(f.workspace.raw());
+  constexpr int64_t kChunk = StepVerdictOp::kNormChunk;
+  with_float(f.p.dtype, [&](auto zero) {
+    const auto* g = f.grads.data<decltype(zero)>();
+    ctx.pool().parallel_for(f.p.count, kChunk, [&](int64_t begin, int64_t end) {
+      double sum = 0;
+      for (int64_t i = begin; i < end; ++i)
+        sum += static_cast<double>(widen(g[i])) * static_cast<double>(widen(g[i]));
+      partial[begin / kChunk] = sum;
+    });
+  });
+  double sum = 0;
+  for (int64_t c = 0; c < StepVerdictOp::chunks(f.p); ++c) sum += partial[c];
+  judge(s, sum, f.p.max_norm, f.p.beta1, f.p.beta2);
+}
+
+}  // namespace kiln

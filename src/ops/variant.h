@@ -1,0 +1,68 @@
+// One table per op; one row per variant. A row says what it is called, where it runs, what it cannot do, what
+// it saves for backward, how much scratch it takes, what it costs, and the two functions that do the work.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "autograd/param.h"
+#include "autograd/rank_context.h"
+#include "base/cost.h"
+
+namespace kiln {
+
+// A function pointer that cannot be left out: an op row without a cost does not compile.
+template <class Signature>
+class Required {
+ public:
+  constexpr Required(Signature* f) : f_(f) {}  // NOLINT(google-explicit-constructor)
+  Required(std::nullptr_t) = delete;
+  template <class... A>
+  auto operator()(A&&... a) const {
+    return f_(std::forward<A>(a)...);
+  }
+
+ private:
+  Signature* f_;
+};
+
+// A tensor a row keeps for backward. Inputs and outputs are kept by reference; `extra` ones are allocated for
+// it.
+enum class SavedFrom { input, output, extra };
+
+template <class Problem>
+struct SaveDecl {
+  const char* name;
+  SavedFrom from;
+  Shape (*shape)(const Problem&);
+  DType (*dtype)(const Problem&);
+};
+
+template <class Op>
+struct Variant {
+  using Problem = typename Op::Problem;
+
+  const char* name;
+  DeviceType device;
+  std::string (*unsupported)(const Problem&,
+                             const DeviceTraits&);  // null: runs everything; else a reason or ""
+  std::span<const SaveDecl<Problem>> saves;
+  std::size_t (*workspace)(const Problem&, Pass);  // null: none
+  Required<Cost(const Problem&, Pass)> cost;
+  void (*forward)(RankContext&, const typename Op::Forward&);    // null: this build leaves the device out
+  void (*backward)(RankContext&, const typename Op::Backward&);  // null likewise, or not differentiable
+};
+
+// The functions of CUDA rows exist only in CUDA builds. The rows exist in every build, because `meta`
+// predicts what a GPU would do on machines that have none.
+#if KILN_CUDA
+#define KILN_CUDA_FN(f) f
+#else
+#define KILN_CUDA_FN(f) nullptr
+#endif
+
+// For ops without a backward pass.
+struct NoBackward {};
+
+}  // namespace kiln

@@ -1,0 +1,75 @@
+#include "tensor/tensor.h"
+
+namespace kiln {
+
+Tensor::Tensor(Buffer buffer, const Shape& shape, DType dtype, Device device)
+    : buffer_(std::move(buffer)), shape_(shape), dtype_(dtype), device_(device) {
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides_[i] = step;
+    step *= shape[i];
+  }
+}
+
+bool Tensor::contiguous() const {
+  int64_t step = 1;
+  for (int i = shape_.rank() - 1; i >= 0; --i) {
+    if (shape_[i] != 1 && strides_[i] != step) return false;
+    step *= shape_[i];
+  }
+  return true;
+}
+
+int64_t Tensor::row_stride() const {
+  const int rank = shape_.rank();
+  if (rank == 0) return 1;
+  if (shape_[rank - 1] > 1 && strides_[rank - 1] != 1) {
+    throw Error(cat("rows of a ", shape_.str(), " view are not dense"), "make it contiguous first");
+  }
+  // Walk outwards over axes longer than 1; each must continue the spacing of the one inside it.
+  int64_t stride = shape_[rank - 1], inner = 0;
+  bool found = false;
+  for (int i = rank - 2; i >= 0; --i) {
+    if (shape_[i] == 1) continue;
+    if (!found) {
+      stride = strides_[i];
+      found = true;
+    } else if (strides_[i] != inner) {
+      throw Error(cat("rows of a ", shape_.str(), " view are not evenly spaced"), "make it contiguous first");
+    }
+    inner = strides_[i] * shape_[i];
+  }
+  return stride;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  if (!contiguous())
+    throw Error(cat("cannot reshape a strided ", shape_.str(), " view"), "make it contiguous first");
+  if (shape.numel() != numel()) throw Error(cat("cannot reshape ", shape_.str(), " to ", shape.str()));
+  Tensor t(buffer_, shape, dtype_, device_);
+  t.offset_ = offset_;
+  return t;
+}
+
+Tensor Tensor::reshape_rows() const {
+  Tensor t = *this;
+  t.value_ = {};
+  t.shape_ = {shape_.rows(), shape_.last()};
+  t.strides_ = {row_stride(), 1};
+  return t;
+}
+
+Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
+  if (axis < 0) axis += shape_.rank();
+  if (axis < 0 || axis >= shape_.rank() || begin < 0 || count < 0 || begin > shape_[axis] - count) {
+    throw Error(
+        cat("cannot narrow axis ", axis, " of ", shape_.str(), " to [", begin, ", ", begin + count, ")"));
+  }
+  Tensor t = *this;
+  t.value_ = {};
+  t.shape_[axis] = count;
+  t.offset_ += begin * strides_[axis] * static_cast<int64_t>(size_of(dtype_));
+  return t;
+}
+
+}  // namespace kiln

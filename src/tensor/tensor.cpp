@@ -59,6 +59,16 @@ Tensor Tensor::reshape_rows() const {
   return t;
 }
 
+Tensor Tensor::view_as(DType dtype) const {
+  const std::size_t bytes = this->bytes().value;
+  if (!contiguous() || bytes % size_of(dtype) != 0) {
+    throw Error(cat("cannot see ", shape_.str(), " ", name_of(dtype_), " as ", name_of(dtype)));
+  }
+  Tensor t(buffer_, {static_cast<int64_t>(bytes / size_of(dtype))}, dtype, device_);
+  t.offset_ = offset_;
+  return t;
+}
+
 Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
   if (axis < 0) axis += shape_.rank();
   if (axis < 0 || axis >= shape_.rank() || begin < 0 || count < 0 || begin > shape_[axis] - count) {

@@ -49,6 +49,7 @@ class Tensor {
 
   Tensor reshape(const Shape& shape) const;  // contiguous only; shares memory
   Tensor reshape_rows() const;               // as [rows, last]; rows may be strided; shares memory
+  Tensor view_as(DType dtype) const;         // contiguous, one axis: the same bytes as another dtype
   Tensor narrow(int axis, int64_t begin, int64_t count) const;  // shares memory
   Tensor detach() const {
     Tensor t = *this;

@@ -60,7 +60,7 @@ struct AttentionOptions {
   int64_t kv_heads = 1;
   bool causal = true;
   float scale = 0;  // 0: 1 / sqrt(D)
-  std::string_view variant;
+  std::string_view variant = {};
 };
 
 // q [B, Tq, H*D]; k and v [B, Tk, Hkv*D]. Naive saves q, k, v and the probabilities.

@@ -11,10 +11,9 @@ void accumulate_loss_cpu_naive(RankContext&, const AccumulateLossForward& f) {
   });
 }
 
-void step_verdict_cpu_naive(RankContext& ctx, const StepVerdictForward& f) {
-  auto& s = *reinterpret_cast<StepScalars*>(f.scalars.raw());
+void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f) {
   auto* partial = reinterpret_cast<double*>(f.workspace.raw());
-  constexpr int64_t kChunk = StepVerdictOp::kNormChunk;
+  constexpr int64_t kChunk = SquareSumOp::kChunk;
   with_float(f.p.dtype, [&](auto zero) {
     const auto* g = f.grads.data<decltype(zero)>();
     ctx.pool().parallel_for(f.p.count, kChunk, [&](int64_t begin, int64_t end) {
@@ -25,8 +24,12 @@ void step_verdict_cpu_naive(RankContext& ctx, const StepVerdictForward& f) {
     });
   });
   double sum = 0;
-  for (int64_t c = 0; c < StepVerdictOp::chunks(f.p); ++c) sum += partial[c];
-  judge(s, sum, f.p.max_norm, f.p.beta1, f.p.beta2);
+  for (int64_t c = 0; c < SquareSumOp::chunks(f.p); ++c) sum += partial[c];
+  reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum = sum;
+}
+
+void judge_step_cpu_naive(RankContext&, const JudgeStepForward& f) {
+  judge(*reinterpret_cast<StepScalars*>(f.scalars.raw()), f.p);
 }
 
 }  // namespace kiln

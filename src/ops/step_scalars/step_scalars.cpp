@@ -20,31 +20,46 @@ const Variant<AccumulateLossOp> kLossRows[] = {
      nullptr},
 };
 
-Cost verdict_cost(const StepVerdictProblem& p, Pass) {
+Cost square_cost(const SquareSumProblem& p, Pass) {
   return {2.0 * static_cast<double>(p.count),
           static_cast<double>(p.count) * static_cast<double>(size_of(p.dtype))};
 }
 
-std::size_t verdict_workspace(const StepVerdictProblem& p, Pass) {
-  return static_cast<std::size_t>(StepVerdictOp::chunks(p)) * sizeof(double);
+std::size_t square_workspace(const SquareSumProblem& p, Pass) {
+  return static_cast<std::size_t>(SquareSumOp::chunks(p)) * sizeof(double);
 }
 
-const Variant<StepVerdictOp> kVerdictRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, verdict_workspace, verdict_cost, step_verdict_cpu_naive, nullptr},
+const Variant<SquareSumOp> kSquareRows[] = {
+    {"naive", DeviceType::cpu, nullptr, {}, square_workspace, square_cost, square_sum_cpu_naive, nullptr},
     {"naive",
      DeviceType::cuda,
      nullptr,
      {},
-     verdict_workspace,
-     verdict_cost,
-     KILN_CUDA_FN(step_verdict_cuda_naive),
+     square_workspace,
+     square_cost,
+     KILN_CUDA_FN(square_sum_cuda_naive),
+     nullptr},
+};
+
+Cost judge_cost(const JudgeStepProblem&, Pass) { return {4, 2 * sizeof(StepScalars)}; }
+
+const Variant<JudgeStepOp> kJudgeRows[] = {
+    {"naive", DeviceType::cpu, nullptr, {}, nullptr, judge_cost, judge_step_cpu_naive, nullptr},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     judge_cost,
+     KILN_CUDA_FN(judge_step_cuda_naive),
      nullptr},
 };
 
 }  // namespace
 
 std::span<const Variant<AccumulateLossOp>> AccumulateLossOp::rows() { return kLossRows; }
-std::span<const Variant<StepVerdictOp>> StepVerdictOp::rows() { return kVerdictRows; }
+std::span<const Variant<SquareSumOp>> SquareSumOp::rows() { return kSquareRows; }
+std::span<const Variant<JudgeStepOp>> JudgeStepOp::rows() { return kJudgeRows; }
 
 Tensor make_step_scalars(RankContext& ctx) {
   Tensor t = ctx.empty({static_cast<int64_t>(sizeof(StepScalars))}, DType::u8, Tag::optim);
@@ -60,13 +75,18 @@ void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars
   call.run({p, loss, scalars}, {});
 }
 
-void step_verdict(RankContext& ctx, const Tensor& grads, const Tensor& scalars, double max_norm, double beta1,
-                  double beta2, std::string_view variant) {
-  check_float_tensor(ctx, StepVerdictOp::kName, "grads", grads);
-  const StepVerdictProblem p{grads.numel(), grads.dtype(), max_norm, beta1, beta2};
-  OpCall<StepVerdictOp> call(ctx, p, variant);
+void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant) {
+  check_float_tensor(ctx, SquareSumOp::kName, "grads", grads);
+  const SquareSumProblem p{grads.numel(), grads.dtype()};
+  OpCall<SquareSumOp> call(ctx, p, variant);
   const Tensor scratch = call.workspace();
   call.run({p, grads, scalars, scratch}, {});
+}
+
+void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2) {
+  const JudgeStepProblem p{max_norm, beta1, beta2};
+  OpCall<JudgeStepOp> call(ctx, p);
+  call.run({p, scalars}, {});
 }
 
 }  // namespace kiln

@@ -21,6 +21,7 @@ struct StepScalars {
       1;  // beta^step, for Adam's bias correction; running products, the same bits everywhere
   double beta2_power = 1;
   double loss = 0;
+  double square_sum = 0;  // of all gradients; beside loss, so that ranks can sum both in one collective
   double grad_norm = 0;
   double clip = 1;
 };
@@ -51,57 +52,79 @@ struct AccumulateLossOp {
 
 void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars, bool first, double weight);
 
-// --- step_verdict: reads all gradients once; norm, clip factor, finite or not; counts the step if finite
+// --- square_sum: scalars.square_sum = sum of g^2 over a flat range of gradients
 
-struct StepVerdictProblem {
+struct SquareSumProblem {
   int64_t count;
   DType dtype;
+};
+
+struct SquareSumForward {
+  SquareSumProblem p;
+  const Tensor& grads;      // flat
+  const Tensor& scalars;    // one StepScalars
+  const Tensor& workspace;  // one double per chunk
+};
+
+struct SquareSumOp {
+  static constexpr const char* kName = "square_sum";
+  static constexpr const char* kSummary = "sum of squares of all gradients, in one read";
+  // The squares are summed in fixed chunks, then the chunks in order: the same bits for any number of
+  // threads.
+  static constexpr int64_t kChunk = 8192;
+  using Problem = SquareSumProblem;
+  using Forward = SquareSumForward;
+  using Backward = NoBackward;
+  static std::span<const Variant<SquareSumOp>> rows();
+  static Problem example() { return {65536, DType::f32}; }
+  static int64_t chunks(const Problem& p) { return (p.count + kChunk - 1) / kChunk; }
+};
+
+void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant = {});
+
+// --- judge_step: gradient norm, clip factor, finite or not; counts the step if it may update
+
+struct JudgeStepProblem {
   double max_norm;  // 0: no clipping
   double beta1, beta2;
 };
 
-struct StepVerdictForward {
-  StepVerdictProblem p;
-  const Tensor& grads;      // flat
-  const Tensor& scalars;    // one StepScalars
-  const Tensor& workspace;  // one double per chunk of kNormChunk gradients
+struct JudgeStepForward {
+  JudgeStepProblem p;
+  const Tensor& scalars;  // one StepScalars
 };
 
-struct StepVerdictOp {
-  static constexpr const char* kName = "step_verdict";
+struct JudgeStepOp {
+  static constexpr const char* kName = "judge_step";
   static constexpr const char* kSummary = "gradient norm, clip factor, and whether the step may update";
-  // The squares are summed in fixed chunks, then the chunks in order: the same bits for any number of
-  // threads.
-  static constexpr int64_t kNormChunk = 8192;
-  using Problem = StepVerdictProblem;
-  using Forward = StepVerdictForward;
+  using Problem = JudgeStepProblem;
+  using Forward = JudgeStepForward;
   using Backward = NoBackward;
-  static std::span<const Variant<StepVerdictOp>> rows();
-  static Problem example() { return {65536, DType::f32, 1, 0.9, 0.999}; }
-  static int64_t chunks(const Problem& p) { return (p.count + kNormChunk - 1) / kNormChunk; }
+  static std::span<const Variant<JudgeStepOp>> rows();
+  static Problem example() { return {1, 0.9, 0.999}; }
 };
 
-void step_verdict(RankContext& ctx, const Tensor& grads, const Tensor& scalars, double max_norm, double beta1,
-                  double beta2, std::string_view variant = {});
+void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2);
 
 Tensor make_step_scalars(RankContext& ctx);
 
-// What both devices do with the sum of squares; one function, so that they cannot differ.
-KILN_HD inline void judge(StepScalars& s, double sum_of_squares, double max_norm, double beta1,
-                          double beta2) {
-  s.grad_norm = ::sqrt(sum_of_squares);
-  s.clip = max_norm > 0 && s.grad_norm > max_norm ? max_norm / s.grad_norm : 1.0;
+// What both devices do; one function, so that they cannot differ.
+KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {
+  s.grad_norm = ::sqrt(s.square_sum);
+  s.clip = p.max_norm > 0 && s.grad_norm > p.max_norm ? p.max_norm / s.grad_norm : 1.0;
   const bool finite = s.grad_norm - s.grad_norm == 0 && s.loss - s.loss == 0;  // NaN and Inf fail this
   if (!finite && s.bad_attempt == 0) s.bad_attempt = s.attempt;
   if (s.bad_attempt != 0) return;
   s.step += 1;
-  s.beta1_power *= beta1;
-  s.beta2_power *= beta2;
+  s.beta1_power *= p.beta1;
+  s.beta2_power *= p.beta2;
 }
 
 void accumulate_loss_cpu_naive(RankContext& ctx, const AccumulateLossForward& f);
 void accumulate_loss_cuda_naive(RankContext& ctx, const AccumulateLossForward& f);
-void step_verdict_cpu_naive(RankContext& ctx, const StepVerdictForward& f);
-void step_verdict_cuda_naive(RankContext& ctx, const StepVerdictForward& f);
+void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f);
+void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f);
+void judge_step_cpu_naive(RankContext& ctx, const JudgeStepForward& f);
+void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f);
 
 }  // namespace kiln

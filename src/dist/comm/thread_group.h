@@ -1,0 +1,64 @@
+// Ranks as threads of one process: the laboratory and the test bench. Ranks meet at a host barrier, publish
+// their pointers there, and each does its share of the work; on a GPU the share is queued on the rank's
+// communication stream and ordered by events. No kernel ever spins, so ranks may share one GPU.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dist/comm/communicator.h"
+
+namespace kiln {
+
+// What a rank brings to a collective.
+struct CommPost {
+  const char* collective = "";
+  int64_t count = 0;
+  DType dtype = DType::f32;
+  std::byte* data = nullptr;  // what the others read
+  Event ready;                // recorded when `data` may be read
+  Event done;                 // recorded when this rank has read all the others
+};
+
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(int world, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+  int world() const { return static_cast<int>(posts_.size()); }
+
+  // Publishes this rank's post and waits for all. Throws Error when a rank failed, did not come in time
+  // (named), or called another collective, size or dtype.
+  void meet(int rank, const CommPost& post);
+  const CommPost& post(int rank) const { return posts_[rank]; }
+
+  void abort(int rank, const std::string& why);  // wakes everybody with an error
+
+ private:
+  void check_agreement() const;
+  std::string missing_ranks() const;
+
+  std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<CommPost> arriving_;  // of the meeting under way
+  std::vector<CommPost> posts_;     // of the last complete one; stable until every rank has come to the next
+  std::vector<bool> here_;
+  int count_ = 0;
+  uint64_t round_ = 0;
+  std::string failure_;
+};
+
+std::unique_ptr<Communicator> make_thread_communicator(RankContext& ctx, ThreadGroup& group);
+
+// Runs `body` on `world` ranks, each a thread with its own context. The first error of a rank ends all of
+// them and is rethrown here.
+void run_thread_ranks(int world, const RankOptions& options,
+                      const std::function<void(RankContext&, Communicator&)>& body,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+}  // namespace kiln

@@ -1,0 +1,86 @@
+#include "model/block.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/add/add.h"
+#include "ops/attention/attention.h"
+#include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace kiln {
+namespace {
+
+constexpr ParamInit kOnes{ParamInit::Kind::ones, 0, 0};
+
+ParamInit linear_init(int64_t in, int64_t out) {
+  return {ParamInit::Kind::normal, static_cast<float>(std::sqrt(2.0 / static_cast<double>(in + out))), 3};
+}
+
+}  // namespace
+
+Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
+    : config_(c), scope_(cat("layers.", index)) {
+  const std::string prefix = cat("model.layers.", index, ".");
+  const int64_t C = c.d_model, F = c.d_ff, Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
+  auto attention = [&](const char* name) { return cat(prefix, "self_attn.", name, ".weight"); };
+  auto mlp = [&](const char* name) { return cat(prefix, "mlp.", name, ".weight"); };
+
+  attention_norm_ = &params.add(cat(prefix, "input_layernorm.weight"), {C}, kOnes, false);
+  qkv_ = &params.add_packed(attention("qkv_proj"),
+                            {{attention("q_proj"), 0, Q, linear_init(C, Q)},
+                             {attention("k_proj"), Q, KV, linear_init(C, KV)},
+                             {attention("v_proj"), Q + KV, KV, linear_init(C, KV)}},
+                            C);
+  out_ = &params.add(attention("o_proj"), {C, Q}, linear_init(Q, C));
+  mlp_norm_ = &params.add(cat(prefix, "post_attention_layernorm.weight"), {C}, kOnes, false);
+  gate_up_ = &params.add_packed(
+      mlp("gate_up_proj"),
+      {{mlp("gate_proj"), 0, F, linear_init(C, F)}, {mlp("up_proj"), F, F, linear_init(C, F)}}, C);
+  down_ = &params.add(mlp("down_proj"), {C, F}, linear_init(F, C));
+}
+
+Tensor Block::forward(RankContext& ctx, const Tensor& x) const {
+  ScopeGuard scope(ctx, scope_);
+  if (config_.recompute != Recompute::nested) return mlp_part(ctx, attention_part(ctx, x));
+  const Tensor h = recompute(ctx, x, [&ctx, this](const Tensor& t) { return attention_part(ctx, t); });
+  return recompute(ctx, h, [&ctx, this](const Tensor& t) { return mlp_part(ctx, t); });
+}
+
+Tensor Block::attention_part(RankContext& ctx, const Tensor& x) const {
+  ScopeGuard scope(ctx, "attention");
+  const ModelConfig& c = config_;
+  const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
+  const Tensor h = rms_norm(ctx, x, *attention_norm_, c.norm_eps);  // [B, T, C]
+  const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
+  Tensor o;  // [B, T, H D]
+  if (c.fused_qkv) {
+    const auto qkv = split(ctx, linear(ctx, h, *qkv_), {Q, KV, KV});
+    o = attention(ctx, qkv[0], qkv[1], qkv[2], options);
+  } else {
+    const Tensor q = linear(ctx, h, ParamRef::view(*qkv_, 0));
+    const Tensor k = linear(ctx, h, ParamRef::view(*qkv_, 1));
+    const Tensor v = linear(ctx, h, ParamRef::view(*qkv_, 2));
+    o = attention(ctx, q, k, v, options);
+  }
+  return add(ctx, x, linear(ctx, o, *out_));
+}
+
+Tensor Block::mlp_part(RankContext& ctx, const Tensor& x) const {
+  ScopeGuard scope(ctx, "mlp");
+  const ModelConfig& c = config_;
+  const Tensor h = rms_norm(ctx, x, *mlp_norm_, c.norm_eps);  // [B, T, C]
+  Tensor a;                                                   // [B, T, F]
+  if (c.fused_gate_up) {
+    const auto gate_up = split(ctx, linear(ctx, h, *gate_up_), {c.d_ff, c.d_ff});
+    a = swiglu(ctx, gate_up[0], gate_up[1]);
+  } else {
+    const Tensor gate = linear(ctx, h, ParamRef::view(*gate_up_, 0));
+    const Tensor up = linear(ctx, h, ParamRef::view(*gate_up_, 1));
+    a = swiglu(ctx, gate, up);
+  }
+  return add(ctx, x, linear(ctx, a, *down_));
+}
+
+}  // namespace kiln

@@ -1,0 +1,32 @@
+// One pre-norm transformer block: x += attention(norm(x)); x += mlp(norm(x)).
+#pragma once
+
+#include "autograd/param_store.h"
+#include "model/config.h"
+
+namespace kiln {
+
+class Block {
+ public:
+  // Adds its parameters, in the order they are used, under Hugging Face's names.
+  Block(ParamStore& params, const ModelConfig& config, int64_t index);
+
+  // x [B, T, C] -> [B, T, C]
+  Tensor forward(RankContext& ctx, const Tensor& x) const;
+
+ private:
+  Tensor attention_part(RankContext& ctx, const Tensor& x) const;
+  Tensor mlp_part(RankContext& ctx, const Tensor& x) const;
+
+  ModelConfig config_;
+  std::string scope_;  // "layers.0"
+  // Packed weights: q, k and v are row views of one buffer, so are gate and up.
+  Param* attention_norm_;  // [C]
+  Param* qkv_;             // [(H + 2 Hkv) D, C]
+  Param* out_;             // [C, H D]
+  Param* mlp_norm_;        // [C]
+  Param* gate_up_;         // [2 F, C]
+  Param* down_;            // [C, F]
+};
+
+}  // namespace kiln

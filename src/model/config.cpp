@@ -1,0 +1,25 @@
+#include "model/config.h"
+
+#include "base/error.h"
+
+namespace kiln {
+
+void check_config(const ModelConfig& c) {
+  auto refuse = [](const std::string& what, const std::string& hint) {
+    throw Error(what, hint, ErrorKind::usage);
+  };
+  if (c.vocab < 1 || c.d_model < 1 || c.d_ff < 1 || c.layers < 1 || c.heads < 1 || c.kv_heads < 1) {
+    refuse("a model dimension is below 1",
+           "vocab, d_model, d_ff, layers, heads and kv_heads are all at least 1");
+  }
+  if (c.d_model % c.heads != 0) {
+    refuse(cat("d_model ", c.d_model, " is not divisible by ", c.heads, " heads"),
+           "choose heads that divide d_model");
+  }
+  if (c.heads % c.kv_heads != 0) {
+    refuse(cat(c.heads, " heads cannot share ", c.kv_heads, " key/value heads"),
+           "heads must be a multiple of kv_heads");
+  }
+}
+
+}  // namespace kiln

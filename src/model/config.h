@@ -1,0 +1,35 @@
+// The shape of a LLaMA-style decoder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kiln {
+
+// How much of the forward pass is kept for backward.
+enum class Recompute {
+  none,    // everything
+  block,   // each block's input
+  nested,  // halves of the stack, halves of the halves, ... and the two parts of each block
+};
+
+struct ModelConfig {
+  int64_t vocab = 256;
+  int64_t d_model = 64;
+  int64_t d_ff = 128;
+  int64_t layers = 1;
+  int64_t heads = 4;
+  int64_t kv_heads = 4;
+  float norm_eps = 1e-5f;
+  bool tied = false;      // the head uses the embedding's weight
+  bool fused_qkv = true;  // one product for q, k and v; off: three, on row views of the same buffer
+  bool fused_gate_up = true;
+  Recompute recompute = Recompute::none;
+
+  int64_t head_dim() const { return d_model / heads; }
+};
+
+// Throws Error(usage) for a shape that cannot be built, naming both numbers.
+void check_config(const ModelConfig& c);
+
+}  // namespace kiln

@@ -1,0 +1,64 @@
+#include "model/llama.h"
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/embedding/embedding.h"
+#include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
+
+namespace kiln {
+
+Llama::Llama(const ModelConfig& config) : config_(config) {
+  check_config(config_);
+  const int64_t V = config_.vocab, C = config_.d_model;
+  // A tied weight is also the head, where a standard deviation of 1 would blow up the logits.
+  embedding_ = &params_.add("model.embed_tokens.weight", {V, C},
+                            {ParamInit::Kind::normal, config_.tied ? 0.02f : 1.0f, 3});
+  for (int64_t i = 0; i < config_.layers; ++i) blocks_.emplace_back(params_, config_, i);
+  norm_ = &params_.add("model.norm.weight", {C}, {ParamInit::Kind::ones, 0, 0}, false);
+  const float head_std = static_cast<float>(std::sqrt(2.0 / static_cast<double>(C + V)));
+  head_ = config_.tied ? embedding_
+                       : &params_.add("lm_head.weight", {V, C}, {ParamInit::Kind::normal, head_std, 3});
+}
+
+Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
+  Tensor x;  // [B, T, C]
+  {
+    ScopeGuard scope(ctx, "embed_tokens");
+    x = embedding(ctx, tokens, *embedding_);
+  }
+  x = blocks(ctx, x, 0, config_.layers);
+  ScopeGuard scope(ctx, "head");
+  return linear(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_);
+}
+
+Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
+  const Tensor out = logits(ctx, tokens);
+  ScopeGuard scope(ctx, "loss");
+  return cross_entropy(ctx, out, targets);
+}
+
+Tensor Llama::blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const {
+  if (config_.recompute == Recompute::none) {
+    Tensor h = x;
+    for (int64_t i = begin; i < end; ++i) h = blocks_[i].forward(ctx, h);
+    return h;
+  }
+  if (config_.recompute == Recompute::block) {
+    Tensor h = x;
+    for (int64_t i = begin; i < end; ++i) {
+      h = recompute(ctx, h, [&ctx, this, i](const Tensor& t) { return blocks_[i].forward(ctx, t); });
+    }
+    return h;
+  }
+  // Nested: memory for log2(layers) inputs at the price of log2(layers) forwards.
+  return recompute(ctx, x, [&ctx, this, begin, end](const Tensor& t) {
+    if (end - begin == 1) return blocks_[begin].forward(ctx, t);
+    const int64_t middle = (begin + end) / 2;
+    return blocks(ctx, blocks(ctx, t, begin, middle), middle, end);
+  });
+}
+
+}  // namespace kiln

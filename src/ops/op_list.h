@@ -1,0 +1,32 @@
+// Every op there is, for listings and for checking what a user asks for by name.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/variant_choice.h"
+#include "device/device.h"
+
+namespace kiln {
+
+struct VariantListing {
+  std::string name;
+  DeviceType device;
+  bool available;
+  std::string reason;  // why not, empty when available
+};
+
+struct OpListing {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<VariantListing> variants;
+};
+
+// What can run on this machine with this build.
+std::vector<OpListing> list_ops();
+
+// "attention=naive,rms_norm=naive"; throws Error(usage) for an unknown op or variant, with the nearest name.
+VariantChoice parse_variants(std::string_view text);
+
+}  // namespace kiln

@@ -1,0 +1,31 @@
+// AdamW over the spans of a model: one moment pair per flat buffer, one op call per parameter.
+#pragma once
+
+#include <vector>
+
+#include "autograd/param_store.h"
+
+namespace kiln {
+
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0.01;
+};
+
+class AdamWOptimizer {
+ public:
+  AdamWOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const AdamWOptions& options);
+
+  // Reads learning rate, clip factor and verdict from the device record.
+  void step(RankContext& ctx, const Tensor& scalars);
+
+  const AdamWOptions& options() const { return options_; }
+  const Tensor& m() const { return m_; }
+  const Tensor& v() const { return v_; }
+
+ private:
+  std::vector<ParamSpan> spans_;
+  AdamWOptions options_;
+  Tensor m_, v_;  // flat, the spans one after another
+};
+
+}  // namespace kiln

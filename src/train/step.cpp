@@ -1,0 +1,92 @@
+#include "train/step.h"
+
+#include "autograd/tape.h"
+#include "perf/non_finite.h"
+
+namespace kiln {
+
+std::optional<StepScalars> TrainStep::run(std::span<const HostBatch> micro_batches, double lr) {
+  if (static_cast<int>(micro_batches.size()) != options_.micro_steps) {
+    throw Error(cat("a step of ", options_.micro_steps, " micro-steps was given ", micro_batches.size(),
+                    " micro-batches"));
+  }
+  io_.begin(++attempt_, lr);
+  model_.params().begin_step();
+  strategy_.begin_step();
+  for (int i = 0; i < options_.micro_steps; ++i) {
+    io_.load(i, micro_batches[i]);
+    strategy_.begin_micro_step(i + 1 == options_.micro_steps);
+    (i == 0 ? first_micro_ : next_micro_).run([&] { micro_step(i == 0); });
+  }
+  update_.run([&] { update(); });
+  io_.end();
+  if (attempt_ == 1) return std::nullopt;
+  const StepScalars previous = io_.result(attempt_ - 1);
+  check_finite(previous);
+  return previous;
+}
+
+void TrainStep::micro_step(bool first) {
+  ctx_.tape().reset();
+  const Tensor loss = model_.loss(ctx_, io_.tokens(), io_.targets());  // forward
+  accumulate_loss(ctx_, loss, io_.scalars(), first,
+                  1.0 / (options_.micro_steps * ctx_.world()));  // for the report
+  ctx_.tape().backward(loss, loss_grad_);  // backward; hooks share gradients out as they complete
+}
+
+void TrainStep::update() {
+  strategy_.finish_gradients();
+  square_sum(ctx_, model_.params().grads(), io_.scalars());
+  strategy_.reduce_scalars(io_.scalars());
+  judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2);
+  optimizer_.step(ctx_, io_.scalars());  // writes nothing if the verdict was bad
+}
+
+StepScalars TrainStep::finish() {
+  const StepScalars last = io_.result(attempt_);
+  check_finite(last);
+  return last;
+}
+
+// The update of a bad step, and of every later one, wrote nothing: the weights are those it started from.
+void TrainStep::check_finite(const StepScalars& result) {
+  if (result.bad_attempt == 0) return;
+  NonFiniteFinder finder;
+  ctx_.add_observer(&finder);
+  std::string culprit = "the step was finite when run again: suspect the hardware";
+  try {
+    model_.params().begin_step();
+    strategy_.begin_step();
+    for (int i = 0; i < options_.micro_steps; ++i) {
+      io_.reload(result.bad_attempt, i);
+      strategy_.begin_micro_step(i + 1 == options_.micro_steps);
+      micro_step(i == 0);
+    }
+  } catch (const Error& e) {
+    culprit = e.what();
+  }
+  ctx_.remove_observer(&finder);
+  throw Error(cat("step ", result.bad_attempt, " is not finite: ", culprit),
+              cat("the weights are as step ", result.step,
+                  " left them; lower the learning rate or look at that batch"));
+}
+
+TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options)
+    : ctx_(ctx),
+      model_(model),
+      strategy_(strategy),
+      options_(options),
+      optimizer_(ctx, model.params().spans(), options.adamw),
+      io_(ctx, options.batch, options.context, options.micro_steps),
+      pool_(ctx.allocator()),
+      first_micro_(ctx, pool_, options.graph && strategy.can_capture()),
+      next_micro_(ctx, pool_, options.graph && strategy.can_capture()),
+      update_(ctx, pool_, options.graph && strategy.can_capture()) {
+  const DType dtype = stat_dtype(model.params().values().dtype());
+  loss_grad_ = ctx.empty({1}, dtype, Tag::activation);
+  const double share = 1.0 / (options.micro_steps * ctx.world());
+  const float narrow = static_cast<float>(share);
+  ctx.upload(loss_grad_, dtype == DType::f64 ? static_cast<const void*>(&share) : &narrow);
+}
+
+}  // namespace kiln

@@ -1,0 +1,53 @@
+// The training step. step.cpp is the whole flow on one screen.
+#pragma once
+
+#include <optional>
+
+#include "dist/strategy.h"
+#include "model/llama.h"
+#include "optim/adamw_optimizer.h"
+#include "train/captured_region.h"
+#include "train/step_io.h"
+
+namespace kiln {
+
+struct StepOptions {
+  int64_t batch = 1;    // of a micro-step, on this rank
+  int64_t context = 1;  // tokens of a sequence
+  int micro_steps = 1;
+  double max_norm = 0;  // clip the global gradient norm; 0: off
+  AdamWOptions adamw;
+  bool graph = true;  // capture and replay where the device can
+};
+
+class TrainStep {
+ public:
+  // The model's parameters must be materialized and the strategy attached.
+  TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options);
+
+  // Queues one step and returns the result of the one before it. When that one was not finite: runs it again
+  // eagerly, and throws naming the op; the weights are as they were before it.
+  std::optional<StepScalars> run(std::span<const HostBatch> micro_batches, double lr);
+  StepScalars finish();  // waits for the last step
+
+  const AdamWOptimizer& optimizer() const { return optimizer_; }
+  bool captured() const { return update_.captured(); }
+
+ private:
+  void micro_step(bool first);
+  void update();
+  void check_finite(const StepScalars& result);
+
+  RankContext& ctx_;
+  Llama& model_;
+  Strategy& strategy_;
+  StepOptions options_;
+  AdamWOptimizer optimizer_;
+  StepIo io_;
+  Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean
+  PrivatePool pool_;
+  CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
+  int64_t attempt_ = 0;
+};
+
+}  // namespace kiln

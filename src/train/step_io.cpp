@@ -1,0 +1,75 @@
+#include "train/step_io.h"
+
+#include <cstddef>
+#include <cstring>
+
+namespace kiln {
+
+StepIo::StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps)
+    : ctx_(ctx), size_(batch * context), micro_steps_(micro_steps), slots_(kSlots) {
+  tokens_ = ctx.empty({batch, context}, DType::i32, Tag::data);
+  targets_ = ctx.empty({batch, context}, DType::i32, Tag::data);
+  scalars_ = make_step_scalars(ctx);
+  const std::size_t bytes =
+      2 * sizeof(StepScalars) + static_cast<std::size_t>(2 * size_ * micro_steps) * sizeof(int32_t);
+  for (Slot& s : slots_) {
+    s.pinned = static_cast<std::byte*>(ctx.backend().allocate_pinned(bytes));
+    if (s.pinned == nullptr) throw Error(cat("no pinned host memory for ", human({bytes}), " of step input"));
+    std::memset(s.pinned, 0, bytes);
+    s.done = ctx.backend().make_event();
+  }
+}
+
+StepIo::~StepIo() {
+  ctx_.synchronize();
+  for (Slot& s : slots_) {
+    if (s.pinned != nullptr) ctx_.backend().release_pinned(s.pinned);
+    ctx_.backend().destroy(s.done);
+  }
+}
+
+void StepIo::begin(int64_t attempt, double lr) {
+  attempt_ = attempt;
+  Slot& s = slot(attempt);
+  ctx_.backend().synchronize(s.done);  // three steps ago: done long since
+  s.in()->attempt = attempt;
+  s.in()->lr = lr;
+  // Only what the host owns: the rest of the record is the device's.
+  constexpr std::size_t kHostPart = offsetof(StepScalars, step);
+  ctx_.backend().copy_to_device(scalars_.raw(), s.in(), kHostPart, ctx_.compute());
+}
+
+void StepIo::load(int micro_step, const HostBatch& batch) {
+  if (batch.tokens.size() != static_cast<std::size_t>(size_) ||
+      batch.targets.size() != static_cast<std::size_t>(size_)) {
+    throw Error(cat("a micro-batch of ", batch.tokens.size(), " tokens and ", batch.targets.size(),
+                    " targets, ", size_, " of each are needed"));
+  }
+  Slot& s = slot(attempt_);
+  int32_t* pinned = s.batch(micro_step, size_);
+  std::memcpy(pinned, batch.tokens.data(), batch.tokens.size_bytes());
+  std::memcpy(pinned + size_, batch.targets.data(), batch.targets.size_bytes());
+  copy_batch(s, micro_step);
+}
+
+void StepIo::reload(int64_t attempt, int micro_step) { copy_batch(slot(attempt), micro_step); }
+
+void StepIo::copy_batch(Slot& s, int micro_step) {
+  const int32_t* pinned = s.batch(micro_step, size_);
+  ctx_.backend().copy_to_device(tokens_.raw(), pinned, tokens_.bytes().value, ctx_.compute());
+  ctx_.backend().copy_to_device(targets_.raw(), pinned + size_, targets_.bytes().value, ctx_.compute());
+}
+
+void StepIo::end() {
+  Slot& s = slot(attempt_);
+  ctx_.backend().copy_to_host(s.out(), scalars_.raw(), sizeof(StepScalars), ctx_.compute());
+  ctx_.backend().record(s.done, ctx_.compute());
+}
+
+StepScalars StepIo::result(int64_t attempt) {
+  Slot& s = slot(attempt);
+  ctx_.backend().synchronize(s.done);
+  return *s.out();
+}
+
+}  // namespace kiln

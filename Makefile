@@ -9,10 +9,12 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 10
+CUDA_ARCHS ?= 90a-real;80
 
 INSTALL := tools/install.sh
-CONFIGURE = cmake --log-level=WARNING $(if $(WERROR),-DKILN_WERROR=ON,-DKILN_WERROR=OFF) --preset
-CONFIGURE_CUDA = $(CONFIGURE) cuda $(if $(CUDA_ARCHS),-DKILN_CUDA_ARCHS="$(CUDA_ARCHS)")
+# Only the chatter goes to stdout. The cache remembers options, so each run states them.
+CONFIGURE = cmake $(if $(WERROR),-DKILN_WERROR=ON,-DKILN_WERROR=OFF) >/dev/null --preset
+CONFIGURE_CUDA = $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"
 CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
 
 # Sources as git sees them, new files included; without git, all there are.

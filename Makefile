@@ -18,7 +18,9 @@ CONFIGURE_CUDA = $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"
 CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
 
 # Sources as git sees them, new files included; without git, all there are.
-SOURCES = $$(git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2>/dev/null | while read -r f; do [[ -e $$f ]] && echo "$$f"; done)
+SOURCES = $$( { git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2>/dev/null || \
+  find apps src tests fuzz -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'; } | \
+  while read -r f; do [[ ! -e $$f ]] || echo "$$f"; done)
 
 .PHONY: help
 help: ## list the targets

@@ -42,7 +42,7 @@ ordered_json to_json(const DoctorFacts& facts) {
   for (const Part& part : facts.parts) {
     parts.push_back({{"name", part.name},
                      {"built_in", part.built_in},
-                     {"detail", part.detail},
+                     {"detail", part.built_in ? part.detail : ""},
                      {"without_it", part.without}});
   }
   ordered_json problems = ordered_json::array();

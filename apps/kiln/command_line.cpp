@@ -29,7 +29,7 @@ struct ParsedCommand {
   CommandBody body;
 };
 
-[[noreturn]] void throw_usage(std::string what, std::string hint = {}) {
+[[noreturn]] void throw_usage(const std::string& what, std::string hint = {}) {
   throw Error(what, std::move(hint), ErrorKind::usage);
 }
 

@@ -73,6 +73,10 @@ std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cud
                             ? "check that `nvidia-smi` works; in a container, that it was given the GPU"
                             : "this machine seems to have none; --device cpu and meta work without"});
   }
+  if (built_with_cuda && facts.cublaslt_version == 0) {
+    problems.push_back({"cuBLASLt cannot be loaded: matrix products will not run on the GPU",
+                        "put the CUDA toolkit's lib64 folder into LD_LIBRARY_PATH"});
+  }
   check_gpus(facts, cuda_archs, problems);
   return problems;
 }
@@ -84,9 +88,12 @@ DoctorFacts examine_machine() {
   facts.features = cpu_features();
   facts.limits = read_host_limits();
   facts.gpus = list_gpus(&facts.why_no_gpu);
-  facts.parts = {{"cuda", build.cuda,
-                  build.cuda ? fmt::format("cuBLASLt; code for {}", build.cuda_archs) : "",
-                  "no GPU can be used"}};
+  facts.cublaslt_version = cublaslt_version();
+  const std::string_view without_gpu = "models run on the CPU only";
+  facts.parts = {
+      {"cuda", build.cuda, fmt::format("code for {}", build.cuda_archs), without_gpu},
+      {"cublaslt", build.cuda, fmt::format("version {}", facts.cublaslt_version), without_gpu},
+  };
   facts.problems = find_problems(facts, build.cuda, build.cuda_archs, gpu_in_machine());
   return facts;
 }

@@ -1,6 +1,7 @@
 // What `kiln doctor` found, apart from how it is printed.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,7 @@ namespace kiln::cli {
 struct Part {
   std::string_view name;
   bool built_in;
-  std::string detail;
+  std::string detail;        // of one that is built in
   std::string_view without;  // what is lost where it is left out
 };
 
@@ -30,6 +31,7 @@ struct DoctorFacts {
   HostLimits limits;
   std::vector<GpuInfo> gpus;
   std::string why_no_gpu;  // empty when there is one
+  std::size_t cublaslt_version = 0;
   std::vector<Part> parts;
   std::vector<Problem> problems;
 };

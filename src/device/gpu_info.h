@@ -23,4 +23,7 @@ struct GpuInfo {
 // Empty when there is none; *why_none (where given) then says why in one line.
 std::vector<GpuInfo> list_gpus(std::string* why_none = nullptr);
 
+// Of the cuBLASLt loaded at run time (130100 is 13.1.0), or 0 where there is none. Loads it: some 100 ms.
+std::size_t cublaslt_version();
+
 }  // namespace kiln

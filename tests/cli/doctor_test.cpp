@@ -16,6 +16,7 @@ DoctorFacts healthy() {
                  .minor = 0,
                  .driver_version = 13000,
                  .runtime_version = 13000}};
+  facts.cublaslt_version = 130000;
   return facts;
 }
 
@@ -46,7 +47,7 @@ TEST(Doctor, EveryProblemHasARemedy) {
   facts.features.amx_blocked = "reason";
   facts.why_no_gpu = "no driver";
   const auto problems = find_problems(facts, true, kArchs, false);
-  EXPECT_EQ(problems.size(), 3U);
+  EXPECT_EQ(problems.size(), 4U);
   for (const Problem& problem : problems) EXPECT_FALSE(problem.remedy.empty()) << problem.what;
 }
 

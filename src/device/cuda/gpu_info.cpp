@@ -1,6 +1,9 @@
 #include "device/gpu_info.h"
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
+
+#include "base/error.h"
 
 namespace kiln {
 namespace {
@@ -59,6 +62,14 @@ std::vector<GpuInfo> list_gpus(std::string* why_none) {
   (void)cudaGetLastError();
   if (gpus.empty() && why_none != nullptr) *why_none = "no GPU answered";
   return gpus;
+}
+
+std::size_t cublaslt_version() {
+  try {
+    return cublasLtGetVersion();
+  } catch (const Error&) {
+    return 0;  // absent: for the caller to report
+  }
 }
 
 }  // namespace kiln

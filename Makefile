@@ -1,0 +1,110 @@
+# The front door. Each target installs what it needs (tools/install.sh), configures, builds and runs.
+#   make WERROR=1 ...      warnings are errors
+#   make cuda CUDA_ARCHS=86   GPU code for other architectures than the default, 90a and 80
+#   make check FUZZ_SECONDS=600
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 10
+CUDA_ARCHS ?= 90a-real;80
+
+INSTALL := tools/install.sh
+# Only the chatter goes to stdout. The cache remembers options, so each run states them.
+CONFIGURE = cmake $(if $(WERROR),-DKILN_WERROR=ON,-DKILN_WERROR=OFF) >/dev/null --preset
+CONFIGURE_CUDA = $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"
+CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
+
+# Sources as git sees them, new files included; without git, all there are.
+SOURCES = $$( { git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2>/dev/null || \
+  find apps src tests fuzz -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'; } | \
+  while read -r f; do [[ ! -e $$f ]] || echo "$$f"; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## the CPU program: build/kiln
+	@$(INSTALL) build
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS) --target kiln
+
+.PHONY: cuda
+cuda: ## the CUDA program: build-cuda/kiln (needs nvcc, no GPU)
+	@$(INSTALL) build test cuda
+	@$(CONFIGURE_CUDA)
+	@cmake --build --preset cuda -j$(JOBS)
+
+.PHONY: test
+test: ## build and run all tests; the CUDA build's where a GPU and nvcc are present
+	@if nvidia-smi -L >/dev/null 2>&1 && $(INSTALL) cuda 2>/dev/null; then \
+	  $(MAKE) cuda; echo "testing build-cuda (a GPU is present)"; cd build-cuda; \
+	else \
+	  $(INSTALL) build test; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
+	fi; $(CTEST)
+
+# In this order: what is quick to fail comes first.
+.PHONY: check
+check: check-format check-warnings check-asan check-tsan check-fuzz check-tidy ## all of the below; before a change is called done
+	@echo
+	@echo "make check passed:"
+	@echo "  format     clang-format-19 on every source file"
+	@echo "  warnings   g++ -Wall -Wextra -Werror, optimised (build-strict)"
+	@echo "  asan       test suite under address and undefined-behaviour sanitizers, KILN_ALLOC=raw (build-asan)"
+	@echo "  tsan       test suite under thread sanitizer (build-tsan)"
+	@echo "  fuzz       $$(ls fuzz/fuzz_*.cpp | wc -l) target(s), $(FUZZ_SECONDS) s each: $$(ls fuzz/fuzz_*.cpp | xargs -n1 basename -s .cpp | tr '\n' ' ')"
+	@echo "  tidy       clang-tidy-19 on every .cpp of the CPU build"
+
+.PHONY: check-format
+check-format: ## clang-format finds nothing to change
+	@$(INSTALL) check
+	@clang-format-19 --dry-run -Werror $(SOURCES)
+
+.PHONY: check-warnings
+check-warnings: ## g++ with warnings as errors
+	@$(INSTALL) build test
+	@$(CONFIGURE) strict -DKILN_WERROR=ON
+	@cmake --build --preset strict -j$(JOBS)
+
+# KILN_ALLOC=raw: a caching pool would hide overruns. setarch -R: address randomisation of newer kernels collides
+# with the shadow memory of these sanitizers.
+.PHONY: check-asan
+check-asan: ## tests under address and undefined-behaviour sanitizers
+	@$(INSTALL) build test check
+	@$(CONFIGURE) asan
+	@cmake --build --preset asan -j$(JOBS)
+	@cd build-asan && KILN_ALLOC=raw UBSAN_OPTIONS=print_stacktrace=1 setarch -R $(CTEST) -LE gpu
+
+.PHONY: check-tsan
+check-tsan: ## tests under thread sanitizer
+	@$(INSTALL) build test check
+	@$(CONFIGURE) tsan
+	@cmake --build --preset tsan -j$(JOBS)
+	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1 setarch -R $(CTEST) -LE gpu
+
+.PHONY: check-fuzz
+check-fuzz: ## short fuzzing of every parser
+	@$(INSTALL) build check
+	@$(CONFIGURE) fuzz
+	@cmake --build --preset fuzz -j$(JOBS)
+	@fuzz/run.sh build-fuzz $(FUZZ_SECONDS)
+
+.PHONY: check-tidy
+check-tidy: ## clang-tidy finds nothing
+	@$(INSTALL) build test check
+	@$(CONFIGURE) strict -DKILN_WERROR=ON
+	@cmake --build --preset strict -j$(JOBS) --target kiln_build_id
+	@run-clang-tidy-19 -quiet -j$(JOBS) -p build-strict > build-strict/tidy.log 2>&1 || \
+	  { grep -E 'warning:|error:' -A3 build-strict/tidy.log; echo "all of it: build-strict/tidy.log"; exit 1; }
+
+.PHONY: format
+format: ## let clang-format rewrite the sources
+	@$(INSTALL) check
+	@clang-format-19 -i $(SOURCES)
+
+.PHONY: clean
+clean: ## remove all build folders
+	@rm -rf build build-*

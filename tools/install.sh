@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# usage: tools/install.sh GROUP...      groups: build test check cuda
+#
+# Installs with apt what the groups need and this machine lacks. What is there by other means (a header in
+# /usr/local, a program on PATH) counts as there: the probe looks for the thing, not for the package. Does nothing,
+# without asking apt, when all is there. KILN_NO_INSTALL=1 skips it altogether.
+set -euo pipefail
+
+# One line per need: group, probe, package. Probes: command:NAME, header:PATH below an include folder.
+needs() {
+  cat <<'LIST'
+build command:g++ g++
+build command:cmake cmake
+build command:ninja ninja-build
+build command:git git
+build header:fmt/format.h libfmt-dev
+build header:CLI/CLI.hpp libcli11-dev
+build header:nlohmann/json.hpp nlohmann-json3-dev
+test header:gtest/gtest.h libgtest-dev
+check command:clang++-19 clang-19
+check command:clang-tidy-19 clang-tidy-19
+check command:run-clang-tidy-19 clang-tidy-19
+check command:clang-format-19 clang-format-19
+check clang_rt:19 libclang-rt-19-dev
+check command:setarch util-linux
+LIST
+}
+
+include_folders() {
+  printf '%s\n' /usr/include /usr/local/include /usr/include/x86_64-linux-gnu
+  local IFS=:
+  local folder
+  for folder in ${CPATH:-} ${CPLUS_INCLUDE_PATH:-}; do printf '%s\n' "$folder"; done
+  IFS=';:'
+  for folder in ${CMAKE_PREFIX_PATH:-} ${CONDA_PREFIX:-}; do printf '%s\n' "$folder/include"; done
+}
+
+present() {
+  local kind=${1%%:*} what=${1#*:} folder
+  case $kind in
+    command) command -v "$what" >/dev/null ;;
+    header)
+      while IFS= read -r folder; do [[ -e $folder/$what ]] && return 0; done < <(include_folders)
+      return 1
+      ;;
+    clang_rt) compgen -G "/usr/lib/llvm-$what/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ;;
+  esac
+}
+
+has_nvcc() { command -v nvcc >/dev/null || [[ -x ${CUDACXX:-} || -x /usr/local/cuda/bin/nvcc || -x ${CUDA_HOME:-/x}/bin/nvcc ]]; }
+
+[[ ${KILN_NO_INSTALL:-0} == 1 ]] && exit 0
+
+wanted=" $* "
+for group in "$@"; do
+  case $group in
+    build | test | check) ;;
+    cuda)
+      # The toolkit is gigabytes and tied to the driver: whose it is decides, not a Makefile.
+      if ! has_nvcc; then
+        echo "install: nvcc was not found on PATH or in /usr/local/cuda/bin; install the CUDA toolkit 13.0" \
+          "(https://developer.nvidia.com/cuda-downloads) or set CUDACXX to its nvcc" >&2
+        exit 1
+      fi
+      ;;
+    *)
+      echo "install: unknown group '$group'; expected build, test, check or cuda" >&2
+      exit 2
+      ;;
+  esac
+done
+
+missing=()
+while read -r group probe package; do
+  [[ $wanted == *" $group "* ]] || continue
+  present "$probe" || missing+=("$package")
+done < <(needs)
+[[ ${#missing[@]} == 0 ]] && exit 0
+
+give_up() {
+  echo "install: $1; missing: ${missing[*]}" >&2
+  echo "hint: install them by other means, or set KILN_NO_INSTALL=1 if they are there and were not found" >&2
+  exit 1
+}
+
+command -v apt-get >/dev/null || give_up "this system has no apt-get"
+as_root=()
+if [[ $(id -u) != 0 ]]; then
+  command -v sudo >/dev/null || give_up "neither root nor sudo"
+  as_root=(sudo)
+fi
+
+echo "install: ${missing[*]}" >&2
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2)
+install() { "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null; }
+# The package lists of a fresh machine are empty or old; those of a used one are mostly good enough.
+if ! install 2>/dev/null; then
+  "${apt[@]}" update >&2 || true  # one dead source must not stop the others
+  install || give_up "apt could not install them"
+fi

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct OpCase {
   std::vector<CaseInput> inputs;
   std::function<Tensor(RankContext&, std::span<const CaseArgument>)> call;
 };
+
+inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c.name; }  // for GoogleTest
 
 std::vector<OpCase> add_cases();
 std::vector<OpCase> attention_cases();

@@ -15,7 +15,7 @@ std::vector<OpCase> rms_norm_cases() {
                        return rms_norm(ctx, in[0].tensor, *in[1].param, 1e-5f);
                      }});
   };
-  one("1x1", {1, 1});
+  one("1x1", {1, 1}, 0, 1e-3f);  // near 1 the gradient of x / |x| is all cancellation
   one("3x63", {3, 63});
   one("2x5x65_strided", {2, 5, 65}, 7);
   one("33x127", {33, 127});

@@ -124,8 +124,7 @@ void CudaBackend::destroy(Event event) {
 
 // Buffers and contexts record, wait and synchronise as they are destroyed. After a fault of the GPU each of
 // these would fail again; the fault is told once, so that the first report reaches the user.
-void CudaBackend::check_once(int code, const char* call) {
-  const auto error = static_cast<cudaError_t>(code);
+void CudaBackend::check_once(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
   if (is_device_lost(error)) {
     const bool told = lost_ || std::uncaught_exceptions() > 0;

@@ -2,6 +2,8 @@
 // backend, streams, cuBLASLt handle and remembered matrix-product algorithms.
 #pragma once
 
+#include <driver_types.h>
+
 #include "device/backend.h"
 
 namespace kiln {
@@ -43,7 +45,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) override;
 
  private:
-  void check_once(int error, const char* call);
+  void check_once(cudaError_t error, const char* call);
 
   int index_;
   int compute_capability_;

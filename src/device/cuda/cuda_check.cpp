@@ -19,7 +19,6 @@ bool is_device_lost(cudaError_t error) {
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
     case cudaErrorContained:
-    case cudaErrorDevicesUnavailable:
       return true;
     default:
       return false;

@@ -69,7 +69,7 @@ using Call = Tensor (*)(Bench&, const Tensor&);
 
 void dispatch(benchmark::State& state, const Device& device, Call call) {
   Bench bench(device);
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     state.PauseTiming();
     const Tensor leaf = bench.begin_step();
     state.ResumeTiming();
@@ -83,7 +83,7 @@ void dispatch(benchmark::State& state, const Device& device, Call call) {
 // Forgetting a recorded step: the saved tensors go back to the cache.
 void drop(benchmark::State& state, const Device& device, Call call) {
   Bench bench(device);
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     state.PauseTiming();
     Tensor x = bench.begin_step();
     for (int i = 0; i < kCallsPerStep; ++i) x = call(bench, x);
@@ -131,8 +131,9 @@ int main(int argc, char** argv) {
                            {"attention", call_attention}};
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  auto add_row = [](const std::string& name, auto body, const Device& device, Call call) {
-    benchmark::RegisterBenchmark(name.c_str(), body, device, call)
+  auto add_row = [](const std::string& name, void (*body)(benchmark::State&, const Device&, Call),
+                    const Device& device, Call call) {
+    benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { body(state, device, call); })
         ->Repetitions(9)
         ->ReportAggregatesOnly()
         ->MinTime(0.1);

@@ -19,7 +19,7 @@ CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
 
 # Sources as git sees them, new files included; without git, all there are.
 SOURCES = $$( { git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2>/dev/null || \
-  find apps src tests fuzz -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'; } | \
+  find apps src tests fuzz bench -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'; } | \
   while read -r f; do [[ ! -e $$f ]] || echo "$$f"; done)
 
 .PHONY: help
@@ -45,6 +45,13 @@ test: ## build and run all tests; the CUDA build's where a GPU and nvcc are pres
 	else \
 	  $(INSTALL) build test; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
 	fi; $(CTEST)
+
+.PHONY: bench-dispatch
+bench-dispatch: ## what one op call costs the host, in ns
+	@$(INSTALL) build bench
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS) --target bench_dispatch
+	@build/bench_dispatch
 
 # In this order: what is quick to fail comes first.
 .PHONY: check

@@ -36,5 +36,6 @@ struct Command {
 std::span<const Command> commands();
 
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
+CommandBody add_ops(CLI::App& app, const CommonOptions& common);
 
 }  // namespace kiln::cli

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "base/build_info.h"
-#include "base/error.h"
 #include "kiln/cmd.h"
 #include "kiln/doctor_facts.h"
+#include "kiln/require_gpu.h"
 
 namespace kiln::cli {
 namespace {
@@ -114,28 +114,14 @@ std::string to_text(const DoctorFacts& facts) {
   return text;
 }
 
-// `--device cuda` asks whether that GPU is there: the report comes first, the verdict is the exit status.
-void require_device(const std::string& device, const DoctorFacts& facts) {
-  if (!device.starts_with("cuda")) return;
-  if (facts.gpus.empty()) {
-    throw Error(fmt::format("{} is not available: {}", device, facts.why_no_gpu), {}, ErrorKind::unavailable);
-  }
-  const int wanted = device == "cuda" ? 0 : std::stoi(device.substr(device.find(':') + 1));
-  for (const GpuInfo& gpu : facts.gpus) {
-    if (device == "cuda" || gpu.index == wanted) return;
-  }
-  throw Error(fmt::format("{} is not available: this machine has {} GPU(s), counted from cuda:0", device,
-                          facts.gpus.size()),
-              {}, ErrorKind::unavailable);
-}
-
 void run_doctor(const CommonOptions& common) {
   const DoctorFacts facts = examine_machine();
   const std::string text =
       common.json ? to_json(facts).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
                   : to_text(facts);
   std::fputs(text.c_str(), stdout);
-  require_device(common.device, facts);
+  // `--device cuda` asks whether that GPU is there: the report comes first, the verdict is the exit status.
+  require_gpu(common.device, facts.gpus, facts.why_no_gpu);
 }
 
 }  // namespace

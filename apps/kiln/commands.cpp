@@ -7,6 +7,8 @@ std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"doctor", "what this machine offers: CPU, memory, GPUs, and what is amiss", "kiln doctor --json",
        add_doctor},
+      {"ops", "every op, its variants, where they run and why one cannot run here",
+       "kiln ops attention rms_norm --device cpu", add_ops},
   };
   return kCommands;
 }

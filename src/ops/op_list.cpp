@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/nearest_name.h"
+#include "device/backend.h"
 #include "device/gpu_info.h"
 #include "ops/adamw/adamw.h"
 #include "ops/add/add.h"
@@ -19,40 +20,78 @@
 namespace kiln {
 namespace {
 
-struct Machine {
+// Where a listing's variants would run.
+struct Place {
   DeviceTraits cpu{DeviceType::cpu, 0};
   DeviceTraits gpu{DeviceType::cuda, 0};
-  std::string no_gpu;  // why there is none, or empty
+  std::string no_gpu;                  // why there is none, or empty
+  const DeviceTraits* only = nullptr;  // null: every variant on its own kind of device
+  bool meta = false;
 
-  Machine() {
-    const auto gpus = list_gpus(&no_gpu);
-    if (!gpus.empty()) gpu.compute_capability = 10 * gpus[0].major + gpus[0].minor;
+  Place() { look_for_gpu(0); }
+  explicit Place(const Device& device) : meta(device.is_meta()) {
+    only = device.target == DeviceType::cuda ? &gpu : &cpu;
+    if (meta) {
+      gpu = make_meta_backend(DeviceType::cuda)->traits();
+    } else if (device.type == DeviceType::cuda) {
+      look_for_gpu(device.index);
+    }
+  }
+  Place(const Place&) = delete;  // `only` points into it
+  Place& operator=(const Place&) = delete;
+
+  void look_for_gpu(int index) {
+    const std::vector<GpuInfo> gpus = list_gpus(&no_gpu);
+    for (const GpuInfo& g : gpus) {
+      if (g.index == index) gpu.compute_capability = 10 * g.major + g.minor;
+    }
+    if (!gpus.empty() && gpu.compute_capability == 0) no_gpu = cat("there is no cuda:", index);
+  }
+
+  template <class Op>
+  std::string reason_against(const Variant<Op>& row) const {
+    const DeviceTraits& traits = only ? *only : row.device == DeviceType::cuda ? gpu : cpu;
+    if (row.device == DeviceType::cuda && traits.type == DeviceType::cuda && !no_gpu.empty()) return no_gpu;
+    return why_not<Op>(row, Op::example(), traits, meta);
   }
 };
 
 template <class Op>
-OpListing listing(const Machine& m) {
+OpListing listing(const Place& place) {
   OpListing l{Op::kName, Op::kSummary, {}};
   for (const Variant<Op>& row : Op::rows()) {
-    const bool cuda = row.device == DeviceType::cuda;
-    std::string reason =
-        cuda && !m.no_gpu.empty() ? m.no_gpu : why_not<Op>(row, Op::example(), cuda ? m.gpu : m.cpu, false);
+    std::string reason = place.reason_against(row);
     const bool available = reason.empty();
     l.variants.push_back({row.name, row.device, available, std::move(reason)});
   }
   return l;
 }
 
+// One line per op.
+std::vector<OpListing> list_all(const Place& p) {
+  return {
+      listing<AccumulateLossOp>(p), listing<AdamWOp>(p),        listing<AddOp>(p),
+      listing<AttentionOp>(p),      listing<CrossEntropyOp>(p), listing<DrawWeightsOp>(p),
+      listing<EmbeddingOp>(p),      listing<JudgeStepOp>(p),    listing<LinearOp>(p),
+      listing<RmsNormOp>(p),        listing<SquareSumOp>(p),    listing<SwigluOp>(p),
+  };
+}
+
 }  // namespace
 
-std::vector<OpListing> list_ops() {
-  const Machine m;
-  return {
-      listing<AccumulateLossOp>(m), listing<AdamWOp>(m),        listing<AddOp>(m),
-      listing<AttentionOp>(m),      listing<CrossEntropyOp>(m), listing<DrawWeightsOp>(m),
-      listing<EmbeddingOp>(m),      listing<JudgeStepOp>(m),    listing<LinearOp>(m),
-      listing<RmsNormOp>(m),        listing<SquareSumOp>(m),    listing<SwigluOp>(m),
-  };
+std::vector<OpListing> list_ops() { return list_all(Place()); }
+
+std::vector<OpListing> list_ops(const Device& device) { return list_all(Place(device)); }
+
+const OpListing& find_op(std::span<const OpListing> ops, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const OpListing& op : ops) {
+    if (op.name == name) return op;
+    names.push_back(op.name);
+  }
+  const std::string near = nearest_name(name, names);
+  throw Error(cat("there is no op '", name, "'"),
+              near.empty() ? "kiln ops lists them" : cat("did you mean '", near, "'?"), ErrorKind::usage);
 }
 
 VariantChoice parse_variants(std::string_view text) {
@@ -68,16 +107,8 @@ VariantChoice parse_variants(std::string_view text) {
                   "write --variant attention=naive,rms_norm=naive", ErrorKind::usage);
     }
     const std::string_view op = item.substr(0, equals), variant = item.substr(equals + 1);
-    const auto found = std::find_if(ops.begin(), ops.end(), [&](const OpListing& o) { return o.name == op; });
-    if (found == ops.end()) {
-      std::vector<std::string_view> names;
-      for (const OpListing& o : ops) names.push_back(o.name);
-      const std::string near = nearest_name(op, names);
-      throw Error(cat("there is no op '", op, "'"),
-                  near.empty() ? "kiln ops lists them" : cat("did you mean '", near, "'?"), ErrorKind::usage);
-    }
     std::vector<std::string> names;
-    for (const VariantListing& v : found->variants) names.push_back(v.name);
+    for (const VariantListing& v : find_op(ops, op).variants) names.push_back(v.name);
     if (std::find(names.begin(), names.end(), variant) == names.end())
       throw_no_variant(op, variant, names, {});
     choice.set(op, variant);

@@ -1,6 +1,7 @@
 // Every op there is, for listings and for checking what a user asks for by name.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,13 @@ struct OpListing {
   std::vector<VariantListing> variants;
 };
 
-// What can run on this machine with this build.
+// What can run on this machine with this build, each variant on its own kind of device.
 std::vector<OpListing> list_ops();
+// What can run on one device: the same answers that select() gives there.
+std::vector<OpListing> list_ops(const Device& device);
+
+// Throws Error(usage) for an unknown name, with the nearest one.
+const OpListing& find_op(std::span<const OpListing> ops, std::string_view name);
 
 // "attention=naive,rms_norm=naive"; throws Error(usage) for an unknown op or variant, with the nearest name.
 VariantChoice parse_variants(std::string_view text);

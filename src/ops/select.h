@@ -26,6 +26,7 @@ template <class Op>
   std::vector<std::string> names, reasons;
   for (const auto& row : Op::rows()) {
     names.push_back(row.name);
+    if (!wanted.empty() && wanted != row.name) continue;  // it may well run: it was not asked for
     reasons.push_back(cat(row.name, " (", name_of(row.device),
                           "): ", why_not<Op>(row, problem, ctx.traits(), ctx.device().is_meta())));
   }

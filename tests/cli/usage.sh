@@ -46,6 +46,30 @@ expect 2 2 "^kiln: unknown command 'a; b\\\\x1b'$" $'a\nb\e'
 expect 2 2 "^kiln: unknown command ''$" ''
 expect 3 1 '^kiln: cuda:9999 is not available: ' doctor --device cuda:9999
 
+expect 0 0 '^rms_norm ' ops
+expect 0 0 '^  \* naive +cpu +available$' ops rms_norm --device cpu --variant rms_norm=naive
+expect 0 0 '^    lt +cuda +runs on cuda, not on cpu$' ops linear --device meta
+expect 0 0 '^\{' ops --json --device cpu
+expect 0 0 'Example:' ops --help
+expect 2 2 "^kiln: there is no op 'rmsnorm'$" ops rmsnorm
+expect 2 2 "^hint: did you mean 'rms_norm'\?$" ops rmsnorm
+expect 2 2 "^hint: did you mean 'linear'\?$" ops --variant liner=lt
+expect 2 2 "^kiln: \[linear\] has no variant 'naiv'$" ops --variant linear=naiv
+expect 2 2 "^hint: did you mean 'naive'\?" ops --variant linear=naiv
+expect 2 2 "^kiln: 'linear' is not an op and a variant$" ops --variant linear
+expect 2 1 '^kiln: --markdown and --json are both given' ops --markdown --json
+expect 3 1 '^kiln: cuda:9999 is not available: ' ops --device cuda:9999
+expect 3 2 "^kiln: \[linear\] variant 'lt' cannot run here: lt \(cuda\): runs on cuda, not on cpu$" \
+  ops --device cpu --variant rms_norm=naive,linear=lt
+[[ ! -s $work/out ]] || fail "kiln ops with a variant that cannot run: wrote to stdout"
+
+"$kiln" ops >"$work/out" 2>"$work/err"
+[[ $(awk '{ if (length > n) n = length } END { print n }' "$work/out") -le 80 ]] || fail "kiln ops: over 80 columns"
+
+"$kiln" ops --markdown >"$work/out" 2>"$work/err"
+diff "$work/out" "$(dirname "$0")/../../docs/ops.md" ||
+  fail "docs/ops.md is out of date: build/kiln ops --markdown > docs/ops.md"
+
 # A result that could not be written is a failure.
 if [[ -w /dev/full ]]; then
   got=0
@@ -54,8 +78,10 @@ if [[ -w /dev/full ]]; then
 fi
 
 if command -v python3 >/dev/null; then
-  "$kiln" doctor --json >"$work/out" 2>"$work/err"
-  python3 -m json.tool "$work/out" >/dev/null || fail "kiln doctor --json: not one JSON document"
+  for command in doctor ops; do
+    "$kiln" $command --json >"$work/out" 2>"$work/err"
+    python3 -m json.tool "$work/out" >/dev/null || fail "kiln $command --json: not one JSON document"
+  done
 fi
 
 [[ $failures == 0 ]] || exit 1

@@ -30,7 +30,7 @@ Device Device::parse(std::string_view text) {
     std::string_view digits = text.substr(5);
     int n = -1;
     auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
-    if (problem == std::errc{} && end == digits.data() + digits.size() && n >= 0 && n < 128) return cuda(n);
+    if (problem == std::errc{} && end == digits.data() + digits.size() && n >= 0 && n < 10000) return cuda(n);
   }
   static constexpr std::array<std::string_view, 6> kSpellings = {"cpu",  "cuda",      "cuda:0",
                                                                  "meta", "meta:cuda", "auto"};

@@ -15,11 +15,11 @@ std::string_view name_of(DeviceType t);
 struct Device {
   DeviceType type = DeviceType::cpu;
   DeviceType target = DeviceType::cpu;  // differs from `type` only for meta
-  int8_t index = 0;                     // which GPU
+  int16_t index = 0;                    // which GPU
 
   static Device cpu() { return {DeviceType::cpu, DeviceType::cpu, 0}; }
   static Device cuda(int index = 0) {
-    return {DeviceType::cuda, DeviceType::cuda, static_cast<int8_t>(index)};
+    return {DeviceType::cuda, DeviceType::cuda, static_cast<int16_t>(index)};
   }
   static Device meta(DeviceType target = DeviceType::cpu) { return {DeviceType::meta, target, 0}; }
 

@@ -24,7 +24,6 @@ void DdpStrategy::grad_ready(Param& p) {
 }
 
 void DdpStrategy::finish_gradients() {
-  params_->finish_gradients(ctx_);
   // A parameter the loss did not reach on this rank may have been reached on another: all ranks walk the same
   // list, so they reduce the rest in the same order.
   for (Param& p : params_->params()) {

@@ -35,6 +35,7 @@ void TrainStep::micro_step(bool first) {
 }
 
 void TrainStep::update() {
+  model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
   square_sum(ctx_, model_.params().grads(), io_.scalars());
   strategy_.reduce_scalars(io_.scalars());

@@ -6,7 +6,7 @@
 namespace kiln {
 
 StepIo::StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps)
-    : ctx_(ctx), size_(batch * context), micro_steps_(micro_steps), slots_(kSlots) {
+    : ctx_(ctx), size_(batch * context), slots_(kSlots) {
   tokens_ = ctx.empty({batch, context}, DType::i32, Tag::data);
   targets_ = ctx.empty({batch, context}, DType::i32, Tag::data);
   scalars_ = make_step_scalars(ctx);

@@ -51,7 +51,6 @@ class StepIo {
 
   RankContext& ctx_;
   int64_t size_;  // B x T
-  int micro_steps_;
   int64_t attempt_ = 0;
   Tensor tokens_, targets_, scalars_;
   std::vector<Slot> slots_;

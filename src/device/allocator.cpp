@@ -141,6 +141,8 @@ MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
   pool.segments.push_back({base, want, small, block});
   block->owner = this;
   block->ptr = base;
+  block->place = next_place_;
+  next_place_ += want;
   block->size = want;
   block->pool = &pool;
   block->segment = &pool.segments.back();
@@ -154,6 +156,7 @@ void Allocator::split(MemoryBlock* block, std::size_t size) {
   auto* rest = new MemoryBlock;
   rest->owner = this;
   rest->ptr = block->ptr + size;
+  rest->place = block->place + size;
   rest->size = block->size - size;
   rest->pool = block->pool;
   rest->segment = block->segment;

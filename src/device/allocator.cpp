@@ -286,12 +286,17 @@ void Allocator::release_segment(std::list<MemorySegment>::iterator segment, Memo
 }
 
 void Allocator::drop_pool(MemoryPool& pool) {
+  for (auto& segment : pool.segments) {
+    for (MemoryBlock* b = segment.first; b != nullptr; b = b->after) {
+      fence(b);  // those still in use; the others were fenced when they were freed
+      wait_for_fences(b);
+    }
+  }
   backend_.synchronize(compute_);
   for (auto& segment : pool.segments) {
     MemoryBlock* next = nullptr;
     for (MemoryBlock* b = segment.first; b != nullptr; b = next) {
       next = b->after;
-      for (Event e : b->fences) spare_events_.push_back(e);
       if (b->in_use) {
         b->owner = nullptr;  // its last Buffer deletes the record
       } else {

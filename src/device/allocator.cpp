@@ -298,6 +298,9 @@ void Allocator::drop_pool(MemoryPool& pool) {
     for (MemoryBlock* b = segment.first; b != nullptr; b = next) {
       next = b->after;
       if (b->in_use) {
+        stats_.live[b->tag] -= b->size;
+        stats_.live_total -= b->size;
+        notify(AllocEvent::Kind::free, b->tag, b->size, b->ptr);
         b->owner = nullptr;  // its last Buffer deletes the record
       } else {
         delete b;

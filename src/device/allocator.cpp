@@ -294,6 +294,7 @@ void Allocator::drop_pool(MemoryPool& pool) {
   }
   backend_.synchronize(compute_);
   for (auto& segment : pool.segments) {
+    check_guards(segment);
     MemoryBlock* next = nullptr;
     for (MemoryBlock* b = segment.first; b != nullptr; b = next) {
       next = b->after;

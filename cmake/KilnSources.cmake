@@ -20,11 +20,11 @@ function(kiln_drop_left_out list_name)
   set(${list_name} ${kept} PARENT_SCOPE)
 endfunction()
 
-# kiln_op(<name> <file>...): adds src/ops/<name>/<file>... to kiln_core; .cu files only where CUDA is ON. Ops are
+# kiln_op(<name> <file>...): adds src/ops/<name>/<file>... to kiln_core; cuda_* files only where CUDA is ON. Ops are
 # listed and not globbed, so that src/ops/CMakeLists.txt is the list of ops and their variants.
 function(kiln_op name)
   foreach(file IN LISTS ARGN)
-    if(KILN_CUDA OR NOT file MATCHES "\\.cu$")
+    if(KILN_CUDA OR NOT file MATCHES "^cuda_")
       target_sources(kiln_core PRIVATE ${CMAKE_SOURCE_DIR}/src/ops/${name}/${file})
     endif()
   endforeach()

@@ -120,9 +120,9 @@ MemoryBlock* Allocator::take_cached(MemoryPool& pool, std::size_t size) {
 
 MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
   const bool small = size <= kSmallLimit;
-  const std::size_t want = small                  ? kSmallSegment
-                           : size <= kMediumLimit ? kMediumSegment
-                                                  : round_up(size, kSmallSegment);
+  std::size_t want = small                  ? kSmallSegment
+                     : size <= kMediumLimit ? kMediumSegment
+                                            : round_up(size, kSmallSegment);
   auto try_once = [&]() -> std::byte* {
     if (want > cap_.value || stats_.reserved > cap_.value - want) return nullptr;
     return static_cast<std::byte*>(backend_.allocate(want));
@@ -130,6 +130,10 @@ MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
   std::byte* base = try_once();
   if (base == nullptr) {  // cached but free memory of other sizes may be what is in the way
     release_free_segments(*shared_pool_);
+    base = try_once();
+  }
+  if (base == nullptr) {  // near the limit: no room to share, but maybe for this one
+    want = size;
     base = try_once();
   }
   if (base == nullptr) return nullptr;

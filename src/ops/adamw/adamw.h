@@ -4,6 +4,8 @@
 // record says the step was not finite, nothing is written.
 #pragma once
 
+#include <cmath>
+
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/variant.h"
 
@@ -56,7 +58,7 @@ struct AdamWStep {
     g *= clip;
     m = beta1 * m + (1 - beta1) * g;
     v = beta2 * v + (1 - beta2) * g * g;
-    return w - lr * ((m / correction1) / (sqrt(v / correction2) + eps) + decay * w);
+    return w - lr * ((m / correction1) / (std::sqrt(v / correction2) + eps) + decay * w);
   }
 };
 

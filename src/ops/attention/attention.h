@@ -16,9 +16,9 @@ struct AttentionProblem {
   float scale;
   bool causal;
 
-  int64_t group() const { return H / Hkv; }
+  KILN_HD int64_t group() const { return H / Hkv; }
   // One past the last key that query i sees.
-  int64_t visible(int64_t i) const {
+  KILN_HD int64_t visible(int64_t i) const {
     const int64_t n = causal ? i + 1 + Tk - Tq : Tk;
     return n < 0 ? 0 : (n > Tk ? Tk : n);
   }

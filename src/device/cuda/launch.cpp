@@ -1,0 +1,44 @@
+#include "device/cuda/launch.h"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "device/cuda/cuda_check.h"
+
+namespace kiln {
+namespace {
+
+std::string name_of_kernel(const void* kernel) {
+  const char* mangled = nullptr;
+  if (cudaFuncGetName(&mangled, kernel) != cudaSuccess || mangled == nullptr) return "a kernel";
+  int status = 0;
+  char* readable = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string name = status == 0 && readable != nullptr ? readable : mangled;
+  std::free(readable);
+  return name;
+}
+
+}  // namespace
+
+dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream) {
+  if (stream.handle == nullptr) {
+    throw Error(cat("[cuda] ", name_of_kernel(kernel), " was launched without a stream"));
+  }
+  if (grid.x < 0 || grid.y < 0 || grid.x > INT32_MAX || grid.y > 65535) {
+    throw Error(cat("[cuda] ", name_of_kernel(kernel), " would need a grid of ", grid.x, " x ", grid.y,
+                    " blocks; ", INT32_MAX, " x 65535 is the most"));
+  }
+  return dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+}
+
+void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,
+                        cudaError_t error) {
+  const std::string call = cat("launch of ", name_of_kernel(kernel), ", grid ", grid.x, " x ", grid.y,
+                               ", block ", block.x, " x ", block.y, ", ", smem, " bytes of shared memory");
+  throw_cuda_error(error, call.c_str());
+}
+
+}  // namespace kiln

@@ -1,0 +1,41 @@
+// The one way to start a kernel. It takes a stream, so a launch without one cannot be written; it checks the
+// launch and names the kernel when it fails; an empty grid is no work and is skipped.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "device/backend.h"
+
+namespace kiln {
+
+// In 64 bits until it has been checked. Rows go on x: y ends at 65535.
+struct Grid {
+  int64_t x, y;
+  Grid(int64_t x, int64_t y = 1) : x(x), y(y) {}   // NOLINT(google-explicit-constructor)
+  Grid(dim3 d) : x(d.x), y(int64_t{d.y} * d.z) {}  // NOLINT(google-explicit-constructor)
+};
+
+// Throws where the grid is larger than the hardware can count, or the stream is the default one.
+dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream);
+[[noreturn]] void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,
+                                     cudaError_t error);
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem, Stream stream,
+            Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0) return;
+  cudaLaunchConfig_t config{};
+  config.gridDim = checked_grid(reinterpret_cast<const void*>(kernel), grid, stream);
+  config.blockDim = block;
+  config.dynamicSmemBytes = smem;
+  config.stream = static_cast<cudaStream_t>(stream.handle);
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+  if (error != cudaSuccess) {
+    throw_launch_error(reinterpret_cast<const void*>(kernel), grid, block, smem, error);
+  }
+}
+
+}  // namespace kiln

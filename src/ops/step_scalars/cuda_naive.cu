@@ -1,0 +1,68 @@
+// naive: the readable baseline. The step's record stays on the device: one thread adds a loss, one thread
+// judges; the squares are summed by a block per chunk, then one block sums the chunks in a fixed order.
+// Floor: square_sum reads every gradient once, count * element size bytes; the others move a few words.
+#include "ops/cuda_device/rank.h"
+#include "ops/cuda_device/reduce.cuh"
+#include "ops/cuda_device/rows.cuh"
+#include "ops/step_scalars/step_scalars.h"
+
+namespace kiln {
+namespace {
+
+StepScalars* record_of(const Tensor& t) { return reinterpret_cast<StepScalars*>(t.raw()); }
+
+// Rounded after the product, as on the CPU: a fused multiply-add would give other bits.
+template <class T>
+__global__ void accumulate_loss_kernel(AccumulateLossProblem p, const T* loss, StepScalars* s) {
+  s->loss = (p.first ? 0.0 : s->loss) + __dmul_rn(static_cast<double>(to_accum(*loss)), p.weight);
+}
+
+template <class T>
+__global__ void chunk_squares_kernel(const T* grads, int64_t count, double* partial) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * SquareSumOp::kChunk;
+  const int64_t end = begin + SquareSumOp::kChunk < count ? begin + SquareSumOp::kChunk : count;
+  double sum = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+    const double g = static_cast<double>(to_accum(grads[i]));
+    sum += g * g;
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// One block.
+__global__ void sum_chunks_kernel(const double* partial, int64_t chunks, StepScalars* s) {
+  double sum = 0;
+  for (int64_t c = threadIdx.x; c < chunks; c += blockDim.x) sum += partial[c];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) s->square_sum = sum;
+}
+
+__global__ void judge_kernel(JudgeStepProblem p, StepScalars* s) { judge(*s, p); }
+
+}  // namespace
+
+void accumulate_loss_cuda_naive(RankContext& ctx, const AccumulateLossForward& f) {
+  with_float(f.p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(accumulate_loss_kernel<T>, Grid(1), 1, 0, cuda_stream(ctx), f.p, f.loss.data<T>(),
+           record_of(f.scalars));
+  });
+}
+
+void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f) {
+  const Stream stream = cuda_stream(ctx);
+  const int64_t chunks = SquareSumOp::chunks(f.p);
+  auto* partial = reinterpret_cast<double*>(f.workspace.raw());
+  with_float(f.p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(chunk_squares_kernel<T>, Grid(chunks), kThreads, 0, stream, f.grads.data<T>(), f.p.count, partial);
+  });
+  launch(sum_chunks_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars));
+}
+
+void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f) {
+  launch(judge_kernel, Grid(1), 1, 0, cuda_stream(ctx), f.p, record_of(f.scalars));
+}
+
+}  // namespace kiln

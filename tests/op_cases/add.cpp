@@ -1,0 +1,32 @@
+#include "ops/add/add.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> add_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& shape, int64_t padding) {
+    cases.push_back({"add",
+                     std::move(name),
+                     {{"a", K::activation, shape, 1, padding}, {"b", K::activation, shape}},
+                     [](RankContext& ctx, std::span<const CaseArgument> in) {
+                       return add(ctx, in[0].tensor, in[1].tensor);
+                     }});
+  };
+  one("1x1", {1, 1}, 0);
+  one("3x63", {3, 63}, 0);
+  one("2x5x65_strided", {2, 5, 65}, 3);
+  one("0x8", {0, 8}, 0);
+  one("7x1031", {7, 1031}, 0);
+  cases.push_back({"add",
+                   "same_input_twice",
+                   {{"a", K::activation, {4, 31}}},
+                   [](RankContext& ctx, std::span<const CaseArgument> in) {
+                     return add(ctx, in[0].tensor, in[0].tensor);
+                   }});
+  return cases;
+}
+
+}  // namespace kiln

@@ -1,0 +1,39 @@
+#include "ops/attention/attention.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> attention_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  struct Dims {
+    int64_t B, Tq, Tk, H, Hkv, D;
+  };
+  auto one = [&](std::string name, Dims d, bool causal, int64_t padding = 0) {
+    cases.push_back({"attention",
+                     std::move(name),
+                     {{"q", K::activation, {d.B, d.Tq, d.H * d.D}, 1, padding},
+                      {"k", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, padding},
+                      {"v", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, padding}},
+                     [d, causal](RankContext& ctx, std::span<const CaseArgument> in) {
+                       AttentionOptions o;
+                       o.heads = d.H;
+                       o.kv_heads = d.Hkv;
+                       o.causal = causal;
+                       return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
+                     }});
+  };
+  one("one_token", {1, 1, 1, 1, 1, 1}, true);
+  one("causal_7x7_d16", {2, 7, 7, 2, 2, 16}, true);
+  one("full_5x9_d3", {1, 5, 9, 2, 2, 3}, false);
+  one("grouped_heads_13_d8", {1, 13, 13, 6, 2, 8}, true);
+  one("one_kv_head", {2, 9, 9, 4, 1, 5}, true);
+  one("fewer_queries_than_keys", {1, 3, 11, 2, 1, 8}, true);
+  one("more_queries_than_keys", {1, 9, 4, 2, 2, 4}, true);
+  one("packed_rows", {2, 17, 17, 4, 2, 8}, true, 64);
+  one("causal_65_d80", {1, 65, 65, 1, 1, 80}, true);
+  return cases;
+}
+
+}  // namespace kiln

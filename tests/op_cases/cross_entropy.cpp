@@ -1,0 +1,34 @@
+#include "ops/cross_entropy/cross_entropy.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> cross_entropy_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& logits, int64_t ignore_every, int64_t padding = 0,
+                 float scale = 1) {
+    Shape targets;
+    for (int i = 0; i + 1 < logits.rank(); ++i) targets.push_back(logits[i]);
+    CaseInput ids{"targets", K::ids, targets};
+    ids.ids_below = logits.last();
+    ids.ignore_every = ignore_every;
+    cases.push_back({"cross_entropy",
+                     std::move(name),
+                     {{"logits", K::activation, logits, scale, padding}, ids},
+                     [](RankContext& ctx, std::span<const CaseArgument> in) {
+                       return cross_entropy(ctx, in[0].tensor, in[1].tensor);
+                     }});
+  };
+  one("1x1", {1, 1}, 0);
+  one("3x63", {3, 63}, 0);
+  one("2x5x65_some_ignored", {2, 5, 65}, 3);
+  one("all_ignored", {4, 7}, 1);
+  one("large_logits", {3, 31}, 0, 0, 30);
+  one("127x1009", {127, 1009}, 5);
+  one("strided", {6, 33}, 0, 7);
+  return cases;
+}
+
+}  // namespace kiln

@@ -1,0 +1,28 @@
+#include "ops/linear/linear.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> linear_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& x, int64_t out, int64_t padding = 0) {
+    cases.push_back({"linear",
+                     std::move(name),
+                     {{"x", K::activation, x, 1, padding}, {"weight", K::param, {out, x.last()}, 0.3f}},
+                     [](RankContext& ctx, std::span<const CaseArgument> in) {
+                       return linear(ctx, in[0].tensor, *in[1].param);
+                     }});
+  };
+  one("1x1_to_1", {1, 1}, 1);
+  one("5x3_to_7", {5, 3}, 7);
+  one("2x9x63_to_65", {2, 9, 63}, 65);
+  one("33x127_to_129", {33, 127}, 129);
+  one("16x64_to_32_strided", {16, 64}, 32, 8);
+  one("17x31_to_13_strided_odd", {17, 31}, 13, 5);
+  one("0x8_to_4", {0, 8}, 4);
+  return cases;
+}
+
+}  // namespace kiln

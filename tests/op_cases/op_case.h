@@ -1,0 +1,52 @@
+// One list of cases per op, shared by the definition tests, the gradient checks, the device comparisons and
+// the benchmarks. A case says what goes in and how the op is called; run_case.h does the rest.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autograd/param.h"
+#include "autograd/rank_context.h"
+
+namespace kiln {
+
+struct CaseInput {
+  enum class Kind { activation, param, ids };
+  const char* name;
+  Kind kind;
+  Shape shape;
+  float scale = 1;           // values are normal with this standard deviation
+  int64_t row_padding = 0;   // elements between rows: a non-contiguous view
+  int64_t ids_below = 0;     // ids: uniform in [0, ids_below)
+  int64_t ignore_every = 0;  // ids: every n-th is the ignored target
+};
+
+// What a case's call sees of input i: a tensor, or the handle of a parameter.
+struct CaseArgument {
+  Tensor tensor;
+  Param* param = nullptr;
+};
+
+struct OpCase {
+  std::string op;
+  std::string name;
+  std::vector<CaseInput> inputs;
+  std::function<Tensor(RankContext&, std::span<const CaseArgument>)> call;
+};
+
+inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c.name; }  // for GoogleTest
+
+std::vector<OpCase> add_cases();
+std::vector<OpCase> attention_cases();
+std::vector<OpCase> cross_entropy_cases();
+std::vector<OpCase> embedding_cases();
+std::vector<OpCase> linear_cases();
+std::vector<OpCase> rms_norm_cases();
+std::vector<OpCase> swiglu_cases();
+
+std::vector<OpCase> all_op_cases();
+
+}  // namespace kiln

@@ -1,0 +1,28 @@
+#include "ops/rms_norm/rms_norm.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> rms_norm_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& x, int64_t padding = 0, float scale = 1) {
+    cases.push_back({"rms_norm",
+                     std::move(name),
+                     {{"x", K::activation, x, scale, padding}, {"weight", K::param, {x.last()}}},
+                     [](RankContext& ctx, std::span<const CaseArgument> in) {
+                       return rms_norm(ctx, in[0].tensor, *in[1].param, 1e-5f);
+                     }});
+  };
+  one("1x1", {1, 1}, 0, 1e-3f);  // near 1 the gradient of x / |x| is all cancellation
+  one("3x63", {3, 63});
+  one("2x5x65_strided", {2, 5, 65}, 7);
+  one("33x127", {33, 127});
+  one("2x4096", {2, 4096});
+  one("0x16", {0, 16});
+  one("tiny_values", {3, 31}, 0, 1e-3f);
+  return cases;
+}
+
+}  // namespace kiln

@@ -1,0 +1,177 @@
+#include "op_cases/run_case.h"
+
+#include <cmath>
+#include <deque>
+#include <limits>
+
+#include "autograd/tape.h"
+#include "base/rng.h"
+#include "ops/cpu_rows.h"
+#include "ops/cross_entropy/cross_entropy.h"
+
+namespace kiln {
+namespace {
+
+std::vector<double> draw(int64_t count, uint64_t seed, const char* name, float scale, DType dtype) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  const PhiloxKey key = philox_key(seed, name);
+  with_float(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < count; ++i) {
+      const float z = scale * philox_normal(key, static_cast<uint64_t>(i));
+      values[i] = static_cast<double>(widen(static_cast<T>(static_cast<Accum<T>>(z))));
+    }
+  });
+  return values;
+}
+
+std::vector<double> draw_ids(const CaseInput& in, uint64_t seed) {
+  std::vector<double> ids(static_cast<std::size_t>(in.shape.numel()));
+  const PhiloxKey key = philox_key(seed, in.name);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<double>(philox(key, i, 0).x % static_cast<uint64_t>(in.ids_below));
+    if (in.ignore_every > 0 && i % in.ignore_every == 0) ids[i] = kIgnoreTarget;
+  }
+  return ids;
+}
+
+// Writes host doubles into a tensor of any float dtype or int32; rows may be padded.
+Tensor make_tensor(RankContext& ctx, const CaseInput& in, const std::vector<double>& values, DType dtype,
+                   Tag tag) {
+  const int64_t cols = in.shape.last(), rows = in.shape.rows(), pitch = cols + in.row_padding;
+  Tensor whole = ctx.empty(in.row_padding == 0 ? in.shape : in.shape.with_last(pitch), dtype, tag);
+  if (!ctx.device().is_meta() && whole.numel() > 0) {
+    std::vector<std::byte> bytes(whole.bytes().value);
+    auto fill = [&](auto zero) {
+      using T = decltype(zero);
+      T* host = reinterpret_cast<T*>(bytes.data());
+      // Padding holds NaN: a kernel that reads across its row is found out.
+      for (int64_t i = 0; i < rows * pitch; ++i)
+        host[i] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < cols; ++c)
+          host[r * pitch + c] = static_cast<T>(static_cast<Accum<T>>(values[r * cols + c]));
+      }
+    };
+    if (dtype == DType::i32) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        reinterpret_cast<int32_t*>(bytes.data())[i] = static_cast<int32_t>(values[i]);
+    } else {
+      with_float(dtype, fill);
+    }
+    ctx.upload(whole, bytes.data());
+  }
+  return in.row_padding == 0 ? whole : whole.narrow(-1, 0, cols);
+}
+
+std::vector<double> fetch(RankContext& ctx, const Tensor& t) {
+  std::vector<double> values(static_cast<std::size_t>(t.numel()));
+  if (values.empty()) return values;
+  std::vector<std::byte> bytes(t.bytes().value);
+  ctx.download(bytes.data(), t);
+  with_float(t.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(widen(reinterpret_cast<T*>(bytes.data())[i]));
+  });
+  return values;
+}
+
+Tensor poisoned(RankContext& ctx, const Shape& shape, DType dtype) {  // an output nobody wrote shows as NaN
+  CaseInput in{"poison", CaseInput::Kind::activation, shape};
+  return make_tensor(ctx, in, std::vector<double>(static_cast<std::size_t>(shape.numel()), std::nan("")),
+                     dtype, Tag::grad);
+}
+
+}  // namespace
+
+CaseData draw_case(const OpCase& c, DType dtype, uint64_t seed) {
+  CaseData data;
+  for (const CaseInput& in : c.inputs) {
+    data.inputs.push_back(in.kind == CaseInput::Kind::ids
+                              ? draw_ids(in, seed)
+                              : draw(in.shape.numel(), seed, in.name, in.scale, dtype));
+  }
+  // The output's size is known by running the schedule without data.
+  RankOptions meta;
+  meta.device = Device::meta();
+  RankContext ctx(meta);
+  CaseData empty;
+  std::vector<CaseArgument> arguments;
+  std::deque<Param> params;
+  for (const CaseInput& in : c.inputs) {
+    const DType t = in.kind == CaseInput::Kind::ids ? DType::i32 : DType::f32;
+    CaseArgument a{make_tensor(ctx, in, {}, t, Tag::data), nullptr};
+    if (in.kind == CaseInput::Kind::param) {
+      a.param = &params.emplace_back();
+      a.param->name = in.name;
+      a.param->shape = in.shape;
+      a.param->value = a.tensor;
+    }
+    arguments.push_back(std::move(a));
+  }
+  GradModeGuard off(ctx, GradMode::off);
+  data.dy = draw(c.call(ctx, arguments).numel(), seed, "dy", 1, dtype);
+  return data;
+}
+
+CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
+                    const CaseOptions& options) {
+  Tape& tape = ctx.tape();
+  tape.reset();
+  const bool meta = ctx.device().is_meta();
+  std::deque<Param> params;
+  std::vector<CaseArgument> arguments;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    const CaseInput& in = c.inputs[i];
+    if (in.kind == CaseInput::Kind::param) {
+      Param& p = params.emplace_back();
+      p.name = in.name;
+      p.shape = in.shape;
+      p.value = make_tensor(ctx, in, data.inputs[i], dtype, Tag::param);
+      p.grad = poisoned(ctx, in.shape, stat_dtype(dtype));
+      arguments.push_back({Tensor(), &p});
+    } else if (in.kind == CaseInput::Kind::ids) {
+      arguments.push_back({make_tensor(ctx, in, data.inputs[i], DType::i32, Tag::data), nullptr});
+    } else {
+      arguments.push_back({tape.watch(make_tensor(ctx, in, data.inputs[i], dtype, Tag::data)), nullptr});
+    }
+  }
+  CaseResult result;
+  ctx.allocator().reset_peaks();
+  for (int pass = 0; pass < options.times; ++pass) {
+    GradModeGuard mode(ctx, options.backward ? GradMode::record : GradMode::off);
+    Tensor y = c.call(ctx, arguments);
+    if (!meta && pass == 0) result.y = fetch(ctx, y);
+    if (!options.backward) continue;
+    CaseInput out{"dy", CaseInput::Kind::activation, y.shape()};
+    tape.backward(y, make_tensor(ctx, out, data.dy, y.dtype(), Tag::data));
+  }
+  result.memory = ctx.allocator().stats();
+  if (meta || !options.backward) return result;
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    const CaseInput::Kind kind = c.inputs[i].kind;
+    if (kind == CaseInput::Kind::ids) {
+      result.grads.emplace_back();
+    } else {
+      result.grads.push_back(fetch(
+          ctx, kind == CaseInput::Kind::param ? arguments[i].param->grad : tape.grad(arguments[i].tensor)));
+    }
+  }
+  tape.reset();
+  return result;
+}
+
+double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) != std::isnan(b[i])) return std::numeric_limits<double>::infinity();
+    if (std::isnan(a[i])) continue;
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+}  // namespace kiln

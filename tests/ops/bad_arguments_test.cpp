@@ -1,0 +1,138 @@
+// What an op says to wrong arguments: its name, both sides of the mismatch, and what to do.
+#include <gtest/gtest.h>
+
+#include "autograd/param_store.h"
+#include "ops/add/add.h"
+#include "ops/attention/attention.h"
+#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/embedding/embedding.h"
+#include "ops/linear/linear.h"
+#include "ops/op_list.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace kiln {
+namespace {
+
+// The error text and hint of whatever f throws.
+template <class F>
+std::string complaint(F f, ErrorKind kind = ErrorKind::failed) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind) << e.what();
+    return cat(e.what(), " | ", e.hint());
+  }
+  return "nothing was thrown";
+}
+
+class BadArguments : public testing::Test {
+ protected:
+  BadArguments() : ctx(RankOptions{}) {
+    norm = &store.add("model.norm.weight", {512}, {});
+    head = &store.add("lm_head.weight", {10, 768}, {});
+    store.materialize(ctx);
+  }
+  Tensor t(const Shape& s, DType d = DType::f32) { return ctx.zeros(s, d); }
+
+  RankContext ctx;
+  ParamStore store;
+  Param* norm;
+  Param* head;
+};
+
+TEST_F(BadArguments, ShapesShowBothSides) {
+  EXPECT_EQ(complaint([&] { rms_norm(ctx, t({4, 768}), *norm, 1e-5f); }),
+            "[rms_norm] weight model.norm.weight has 512 elements, last axis of x [4, 768] is 768 | ");
+  EXPECT_EQ(complaint([&] { linear(ctx, t({4, 512}), *head); }),
+            "[linear] weight lm_head.weight is [10, 768], last axis of x [4, 512] is 512 | ");
+  EXPECT_EQ(complaint([&] { add(ctx, t({4, 5}), t({4, 6})); }),
+            "[add] b has shape [4, 6], [4, 5] is needed | ");
+  EXPECT_EQ(complaint([&] { swiglu(ctx, t({4, 5}), t({5, 4})); }),
+            "[swiglu] up has shape [5, 4], [4, 5] is needed | ");
+  EXPECT_EQ(complaint([&] { cross_entropy(ctx, t({4, 5}), t({3}, DType::i32)); }),
+            "[cross_entropy] targets [3] do not match logits [4, 5] | one target for every row of logits");
+}
+
+TEST_F(BadArguments, AttentionHeadsMustFit) {
+  auto run = [&](int64_t heads, int64_t kv, const Shape& q, const Shape& k) {
+    AttentionOptions o;
+    o.heads = heads;
+    o.kv_heads = kv;
+    return complaint([&] { attention(ctx, t(q), t(k), t(k), o); });
+  };
+  EXPECT_EQ(run(3, 2, {1, 4, 12}, {1, 4, 8}),
+            "[attention] 3 heads do not share 2 key/value heads | heads must be a multiple of kv_heads");
+  EXPECT_EQ(run(5, 5, {1, 4, 12}, {1, 4, 12}),
+            "[attention] last axis of q is 12, not a multiple of 5 heads | ");
+  EXPECT_EQ(run(2, 2, {1, 4, 12}, {1, 4, 10}), "[attention] k has shape [1, 4, 10], [1, 4, 12] is needed | ");
+  EXPECT_EQ(run(2, 2, {4, 12}, {4, 12}),
+            "[attention] q has shape [4, 12], [B, T, heads * head_dim] is needed | ");
+}
+
+TEST_F(BadArguments, DtypesAreNamed) {
+  EXPECT_EQ(complaint([&] { add(ctx, t({4, 5}), t({4, 5}, DType::bf16)); }),
+            "[add] b is bf16 [4, 5], fp32 is needed | ");
+  EXPECT_EQ(complaint([&] { swiglu(ctx, t({4, 5}, DType::i32), t({4, 5}, DType::i32)); }),
+            "[swiglu] gate is int32 [4, 5], a floating dtype is needed | ");
+  EXPECT_EQ(complaint([&] { linear(ctx, t({4, 768}, DType::bf16), *head); }),
+            "[linear] weight lm_head.weight is fp32, x is bf16 | ");
+  EXPECT_EQ(complaint([&] { embedding(ctx, t({4}, DType::i64), *head); }),
+            "[embedding] tokens is int64 [4], int32 is needed | ");
+  EXPECT_EQ(complaint([&] { add(ctx, Tensor(), t({1})); }), "[add] a is an empty tensor | ");
+}
+
+TEST_F(BadArguments, DevicesAreNamed) {
+  RankOptions o;
+  o.device = Device::meta();
+  RankContext meta(o);
+  const Tensor elsewhere = meta.empty({4, 5}, DType::f32);
+  EXPECT_EQ(complaint([&] { add(ctx, t({4, 5}), elsewhere); }),
+            "[add] b is on meta, this rank computes on cpu | upload it to the rank's device first");
+}
+
+TEST_F(BadArguments, UnknownVariantsGetASuggestion) {
+  EXPECT_EQ(complaint([&] { add(ctx, t({1, 2}), t({1, 2}), "naiv"); }, ErrorKind::usage),
+            "[add] has no variant 'naiv' | did you mean 'naive'? it has: naive");
+  ctx.variants().set("swiglu", "warp");
+  EXPECT_EQ(complaint([&] { swiglu(ctx, t({1, 2}), t({1, 2})); }, ErrorKind::usage),
+            "[swiglu] has no variant 'warp' | it has: naive");
+}
+
+TEST_F(BadArguments, AVariantThatCannotRunGivesEveryReason) {
+  const std::string said = complaint([&] { linear(ctx, t({4, 768}), *head, "lt"); }, ErrorKind::unavailable);
+  EXPECT_NE(said.find("[linear] variant 'lt' cannot run here"), std::string::npos) << said;
+  EXPECT_NE(said.find("lt (cuda): runs on cuda, not on cpu"), std::string::npos) << said;
+  EXPECT_NE(said.find("kiln ops"), std::string::npos) << said;
+}
+
+TEST_F(BadArguments, VariantSpecsAreChecked) {
+  EXPECT_EQ(complaint([&] { parse_variants("atention=naive"); }, ErrorKind::usage),
+            "there is no op 'atention' | did you mean 'attention'?");
+  EXPECT_EQ(complaint([&] { parse_variants("attention=flsh"); }, ErrorKind::usage),
+            "[attention] has no variant 'flsh' | it has: naive");
+  EXPECT_NE(complaint([&] { parse_variants("attention"); }, ErrorKind::usage).find("not an op and a variant"),
+            std::string::npos);
+  EXPECT_EQ(parse_variants("attention=naive,linear=lt").find("linear"), "lt");
+}
+
+TEST_F(BadArguments, OutOfMemorySaysWhatToChange) {
+  RankOptions o;
+  o.memory_cap = {std::size_t{8} << 20};
+  RankContext small(o);
+  const Tensor held = small.empty({1 << 20}, DType::f32, Tag::param);
+  const std::string said = complaint([&] { small.empty({1 << 21}, DType::f32, Tag::activation); });
+  for (const char* part :
+       {"8.00 MiB wanted for activation", "param 4.00 MiB", "limit 8.00 MiB", "smaller batch"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << " is missing from: " << said;
+  }
+}
+
+TEST_F(BadArguments, NoGpuIsUnavailable) {
+  RankOptions o;
+  o.device = Device::cuda(100);
+  complaint([&] { RankContext c(o); }, ErrorKind::unavailable);
+}
+
+}  // namespace
+}  // namespace kiln

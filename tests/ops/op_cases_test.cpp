@@ -1,0 +1,192 @@
+// Every case of every op: gradients against finite differences, low precision against fp64, accumulation,
+// thread-count invariance, guarded memory, and meta's bytes. On a GPU also CUDA against the CPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "op_cases/run_case.h"
+#include "support/gpu.h"
+
+namespace kiln {
+namespace {
+
+constexpr uint64_t kSeed = 7;
+
+RankOptions on(Device d, int threads = 1) {
+  RankOptions o;
+  o.device = d;
+  o.threads = threads;
+  return o;
+}
+
+std::string label(const testing::TestParamInfo<OpCase>& info) {
+  return info.param.op + "_" + info.param.name;
+}
+
+class OpCases : public testing::TestWithParam<OpCase> {};
+
+TEST_P(OpCases, GradientMatchesFiniteDifferences) {
+  const OpCase& c = GetParam();
+  RankContext ctx(on(Device::cpu()));
+  const CaseData data = draw_case(c, DType::f64, kSeed);
+  const CaseResult analytic = run_case(ctx, c, data, DType::f64);
+  auto objective = [&](const CaseData& d) {
+    const std::vector<double> y = run_case(ctx, c, d, DType::f64, {.backward = false}).y;
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * data.dy[i];
+    return sum;
+  };
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    if (c.inputs[i].kind == CaseInput::Kind::ids) continue;
+    const std::size_t n = data.inputs[i].size();
+    const std::size_t stride =
+        n <= 200 ? 1 : n / 97;  // large inputs: a sample that meets every row sooner or later
+    std::vector<double> numeric, expected;
+    for (std::size_t at = 0; at < n; at += stride) {
+      const double h = 1e-5 * static_cast<double>(c.inputs[i].scale);
+      CaseData moved = data;
+      moved.inputs[i][at] = data.inputs[i][at] + h;
+      const double up = objective(moved);
+      moved.inputs[i][at] = data.inputs[i][at] - h;
+      numeric.push_back((up - objective(moved)) / (2 * h));
+      expected.push_back(analytic.grads[i][at]);
+    }
+    double scale = 0;
+    for (double g : expected) scale = std::max(scale, std::abs(g));
+    for (std::size_t k = 0; k < numeric.size(); ++k) {
+      ASSERT_NEAR(numeric[k], expected[k], 1e-6 * std::max(1.0, scale))
+          << c.inputs[i].name << " element " << k * stride;
+    }
+  }
+}
+
+// R19's bounds: forward 1e-5 and backward 1e-4 in fp32, 2e-2 in bf16 (8 bits of mantissa), fp16 between.
+TEST_P(OpCases, LowPrecisionStaysNearFp64) {
+  const OpCase& c = GetParam();
+  RankContext ctx(on(Device::cpu()));
+  const std::map<DType, std::pair<double, double>> bounds = {
+      {DType::f32, {1e-5, 1e-4}}, {DType::bf16, {2e-2, 2e-2}}, {DType::f16, {3e-3, 3e-3}}};
+  for (const auto& [dtype, bound] : bounds) {
+    const CaseData data = draw_case(c, dtype, kSeed);
+    const CaseResult reference = run_case(ctx, c, data, DType::f64), low = run_case(ctx, c, data, dtype);
+    EXPECT_LE(relative_error(low.y, reference.y), bound.first) << name_of(dtype);
+    for (std::size_t i = 0; i < low.grads.size(); ++i) {
+      EXPECT_LE(relative_error(low.grads[i], reference.grads[i]), bound.second)
+          << name_of(dtype) << " d" << c.inputs[i].name;
+    }
+  }
+}
+
+// g + g = 2g exactly in every binary format, so a second pass must give exactly twice the first.
+void expect_second_pass_adds(RankContext& ctx, const OpCase& c, DType dtype) {
+  const CaseData data = draw_case(c, dtype, kSeed);
+  const CaseResult once = run_case(ctx, c, data, dtype), twice = run_case(ctx, c, data, dtype, {.times = 2});
+  for (std::size_t i = 0; i < once.grads.size(); ++i) {
+    for (std::size_t k = 0; k < once.grads[i].size(); ++k) {
+      ASSERT_EQ(2 * once.grads[i][k], twice.grads[i][k]) << c.inputs[i].name << " element " << k;
+    }
+  }
+}
+
+TEST_P(OpCases, SecondPassAdds) {
+  // One input twice in a call adds to itself within a pass, where g1 + g2 + g1 is not exact in bf16.
+  RankContext ctx(on(Device::cpu()));
+  expect_second_pass_adds(ctx, GetParam(), DType::f32);
+  expect_second_pass_adds(ctx, GetParam(), DType::bf16);
+}
+
+TEST_P(OpCases, SameBitsForAnyNumberOfThreads) {
+  const OpCase& c = GetParam();
+  const CaseData data = draw_case(c, DType::f32, kSeed);
+  RankContext one(on(Device::cpu(), 1));
+  const CaseResult reference = run_case(one, c, data, DType::f32);
+  for (int threads : {2, 3}) {
+    RankContext many(on(Device::cpu(), threads));
+    const CaseResult r = run_case(many, c, data, DType::f32);
+    EXPECT_EQ(r.y, reference.y);
+    EXPECT_EQ(r.grads, reference.grads);
+  }
+}
+
+TEST_P(OpCases, StaysInsideItsBuffers) {  // guard bytes around every allocation; a damaged one aborts
+  RankOptions o = on(Device::cpu(), 2);
+  o.alloc_mode = AllocMode::raw;
+  RankContext ctx(o);
+  const CaseData data = draw_case(GetParam(), DType::bf16, kSeed);
+  const CaseResult r = run_case(ctx, GetParam(), data, DType::bf16);
+  EXPECT_EQ(r.y.size(), data.dy.size());
+}
+
+void expect_meta_predicts(Device real, Device meta, const OpCase& c) {
+  RankContext a(on(real)), b(on(meta));
+  const CaseData data = draw_case(c, DType::bf16, kSeed);
+  const MemoryStats seen = run_case(a, c, data, DType::bf16).memory,
+                    predicted = run_case(b, c, data, DType::bf16).memory;
+  EXPECT_EQ(seen.peak, predicted.peak);
+  EXPECT_EQ(seen.live, predicted.live);
+  EXPECT_EQ(seen.peak_total, predicted.peak_total);
+}
+
+TEST_P(OpCases, MetaPredictsTheBytes) { expect_meta_predicts(Device::cpu(), Device::meta(), GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(All, OpCases, testing::ValuesIn(all_op_cases()), label);
+
+class CudaOpCases : public testing::TestWithParam<OpCase> {
+ protected:
+  void SetUp() override { KILN_NEEDS_GPU(); }
+};
+
+// The error rule: a CUDA variant may be at most twice as far from fp64 as the plain low-precision CPU loop.
+// The floor is a quarter of the format's spacing, for outputs the loop happens to get exactly.
+TEST_P(CudaOpCases, AsGoodAsTheCpu) {
+  const OpCase& c = GetParam();
+  RankContext cpu(on(Device::cpu(), 2)), gpu(on(Device::cuda()));
+  const std::map<DType, double> spacing = {
+      {DType::f64, 0x1p-52}, {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
+  for (const auto& [dtype, ulp] : spacing) {
+    const CaseData data = draw_case(c, dtype, kSeed);
+    const CaseResult reference = run_case(cpu, c, data, DType::f64), low = run_case(cpu, c, data, dtype);
+    const CaseResult cuda = run_case(gpu, c, data, dtype);
+    // fp64 has no wider reference: sums in another order differ by a few roundings of a long sum.
+    const double floor = dtype == DType::f64 ? 64 * ulp : ulp / 4;
+    EXPECT_LE(relative_error(cuda.y, reference.y), 2 * relative_error(low.y, reference.y) + floor)
+        << name_of(dtype);
+    for (std::size_t i = 0; i < cuda.grads.size(); ++i) {
+      EXPECT_LE(relative_error(cuda.grads[i], reference.grads[i]),
+                2 * relative_error(low.grads[i], reference.grads[i]) + floor)
+          << name_of(dtype) << " d" << c.inputs[i].name;
+    }
+  }
+}
+
+TEST_P(CudaOpCases, SecondPassAdds) {
+  RankContext ctx(on(Device::cuda()));
+  const CaseData data = draw_case(GetParam(), DType::f32, kSeed);
+  const CaseResult once = run_case(ctx, GetParam(), data, DType::f32),
+                   twice = run_case(ctx, GetParam(), data, DType::f32, {.times = 2});
+  for (std::size_t i = 0; i < once.grads.size(); ++i) {
+    std::vector<double> doubled = once.grads[i];
+    for (double& g : doubled) g *= 2;
+    EXPECT_LE(relative_error(twice.grads[i], doubled),
+              1e-6);  // a library may sum in another order when it adds
+  }
+}
+
+TEST_P(CudaOpCases, SameBitsTwice) {
+  const CaseData data = draw_case(GetParam(), DType::bf16, kSeed);
+  RankContext a(on(Device::cuda())), b(on(Device::cuda()));
+  const CaseResult first = run_case(a, GetParam(), data, DType::bf16),
+                   second = run_case(b, GetParam(), data, DType::bf16);
+  EXPECT_EQ(first.y, second.y);
+  EXPECT_EQ(first.grads, second.grads);
+}
+
+TEST_P(CudaOpCases, MetaPredictsTheBytes) {
+  expect_meta_predicts(Device::cuda(), Device::meta(DeviceType::cuda), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaOpCases, testing::ValuesIn(all_op_cases()), label);
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,188 @@
+// The ops of the update: square_sum, judge_step, adamw, accumulate_loss. Against formulas written out here.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/rng.h"
+#include "ops/adamw/adamw.h"
+#include "ops/step_scalars/step_scalars.h"
+#include "support/gpu.h"
+
+namespace kiln {
+namespace {
+
+class UpdateOps : public testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == DeviceType::cuda) KILN_NEEDS_GPU();
+    RankOptions o;
+    o.device = GetParam() == DeviceType::cuda ? Device::cuda() : Device::cpu();
+    o.threads = 2;
+    ctx = std::make_unique<RankContext>(o);
+    scalars = make_step_scalars(*ctx);
+  }
+  void TearDown() override { scalars = {}; }
+
+  template <class T>
+  Tensor upload(const std::vector<T>& v) {
+    Tensor t = ctx->empty({static_cast<int64_t>(v.size())}, dtype_of<T>());
+    ctx->upload(t, v.data());
+    return t;
+  }
+  template <class T>
+  std::vector<T> read(const Tensor& t) {
+    std::vector<T> v(static_cast<std::size_t>(t.numel()));
+    ctx->download(v.data(), t);
+    return v;
+  }
+  StepScalars record() {
+    StepScalars s;
+    ctx->download(&s, scalars);
+    return s;
+  }
+  void set(const StepScalars& s) { ctx->upload(scalars, &s); }
+
+  std::unique_ptr<RankContext> ctx;
+  Tensor scalars;
+};
+
+std::vector<float> normals(int64_t n, const char* name, float scale = 1) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < n; ++i)
+    v.push_back(scale * philox_normal(philox_key(1, name), static_cast<uint64_t>(i)));
+  return v;
+}
+
+TEST_P(UpdateOps, SquareSumOverAnySize) {
+  for (int64_t n : {1, 31, 8192, 8193, 100003}) {
+    const auto g = normals(n, "g");
+    double expected = 0;
+    for (double v : g) expected += v * v;
+    square_sum(*ctx, upload(g), scalars);
+    EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
+  }
+}
+
+TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
+  StepScalars s;
+  s.attempt = 1;
+  s.square_sum = 25;
+  set(s);
+  judge_step(*ctx, scalars, 2, 0.9, 0.99);
+  s = record();
+  EXPECT_EQ(s.grad_norm, 5);
+  EXPECT_EQ(s.clip, 0.4);
+  EXPECT_EQ(s.step, 1);
+  EXPECT_EQ(s.beta1_power, 0.9);
+  judge_step(*ctx, scalars, 0, 0.9, 0.99);  // no clipping
+  EXPECT_EQ(record().clip, 1);
+  EXPECT_EQ(record().step, 2);
+
+  for (double bad : {std::nan(""), static_cast<double>(INFINITY)}) {
+    for (bool in_loss : {false, true}) {
+      s = StepScalars();
+      s.attempt = 7;
+      (in_loss ? s.loss : s.square_sum) = bad;
+      set(s);
+      judge_step(*ctx, scalars, 1, 0.9, 0.99);
+      EXPECT_EQ(record().bad_attempt, 7);
+      EXPECT_EQ(record().step, 0);
+      EXPECT_EQ(record().beta1_power, 1);
+      s = record();
+      s.attempt = 8;
+      s.loss = s.square_sum = 1;
+      set(s);
+      judge_step(*ctx, scalars, 1, 0.9, 0.99);
+      EXPECT_EQ(record().bad_attempt, 7) << "a verdict must stick";
+      EXPECT_EQ(record().step, 0);
+    }
+  }
+}
+
+TEST_P(UpdateOps, AccumulateLoss) {
+  const Tensor loss = upload(std::vector<float>{3});
+  accumulate_loss(*ctx, loss, scalars, true, 0.5);
+  EXPECT_EQ(record().loss, 1.5);
+  accumulate_loss(*ctx, loss, scalars, false, 0.25);
+  EXPECT_EQ(record().loss, 2.25);
+}
+
+TEST_P(UpdateOps, AdamWFollowsItsFormula) {
+  const int64_t n = 1003;
+  const auto w0 = normals(n, "w"), g = normals(n, "g");
+  const double b1 = 0.9, b2 = 0.95, eps = 1e-8, decay = 0.1, lr = 0.02, clip = 0.5;
+  const Tensor w = upload(w0), grad = upload(g), none;
+  const Tensor m = ctx->zeros({n}, DType::f32), v = ctx->zeros({n}, DType::f32);
+  std::vector<double> rw(w0.begin(), w0.end()), rm(n), rv(n);
+  for (int t = 1; t <= 3; ++t) {
+    StepScalars s;
+    s.lr = lr;
+    s.clip = clip;
+    s.step = t;
+    s.beta1_power = std::pow(b1, t);
+    s.beta2_power = std::pow(b2, t);
+    set(s);
+    adamw(*ctx, w, none, grad, m, v, scalars, b1, b2, eps, decay);
+    for (int64_t i = 0; i < n; ++i) {
+      const double gi = clip * static_cast<double>(g[i]);
+      rm[i] = b1 * rm[i] + (1 - b1) * gi;
+      rv[i] = b2 * rv[i] + (1 - b2) * gi * gi;
+      rw[i] -= lr * (rm[i] / (1 - std::pow(b1, t)) / (std::sqrt(rv[i] / (1 - std::pow(b2, t))) + eps) +
+                     decay * rw[i]);
+    }
+  }
+  const auto got = read<float>(w);
+  for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(got[i], rw[i], 2e-6) << i;
+}
+
+TEST_P(UpdateOps, SplitWeightsAreTheFp32OnesBitForBit) {
+  const int64_t n = 517;
+  const auto w0 = normals(n, "w");
+  std::vector<bf16> high;
+  std::vector<int16_t> low;
+  for (float f : w0) {
+    high.push_back(split_float(f).high);
+    low.push_back(split_float(f).low);
+  }
+  const Tensor w = upload(w0), h = upload(high), l = upload(low), none;
+  Tensor m1 = ctx->zeros({n}, DType::f32), v1 = ctx->zeros({n}, DType::f32), m2 = ctx->zeros({n}, DType::f32),
+         v2 = ctx->zeros({n}, DType::f32);
+  for (int t = 1; t <= 4; ++t) {
+    StepScalars s;
+    s.lr = 1e-2;
+    s.step = t;
+    s.beta1_power = std::pow(0.9, t);
+    s.beta2_power = std::pow(0.999, t);
+    set(s);
+    const Tensor grad = upload(normals(n, t % 2 ? "a" : "b"));
+    adamw(*ctx, w, none, grad, m1, v1, scalars, 0.9, 0.999, 1e-8, 0.01);
+    adamw(*ctx, h, l, grad, m2, v2, scalars, 0.9, 0.999, 1e-8, 0.01);
+  }
+  const auto a = read<float>(w);
+  const auto hi = read<bf16>(h);
+  const auto lo = read<int16_t>(l);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(join_float(hi[i], lo[i]), a[i]);
+}
+
+TEST_P(UpdateOps, ABadVerdictWritesNothing) {
+  const auto w0 = normals(100, "w");
+  const Tensor w = upload(w0), g = upload(normals(100, "g")), m = ctx->zeros({100}, DType::f32),
+               v = ctx->zeros({100}, DType::f32);
+  StepScalars s;
+  s.lr = 1;
+  s.bad_attempt = 3;
+  set(s);
+  adamw(*ctx, w, Tensor(), g, m, v, scalars, 0.9, 0.999, 1e-8, 0.01);
+  EXPECT_EQ(read<float>(w), w0);
+  EXPECT_EQ(read<float>(m), std::vector<float>(100, 0.0f));
+}
+
+std::string device_label(const testing::TestParamInfo<DeviceType>& info) {
+  return std::string(name_of(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(Cpu, UpdateOps, testing::Values(DeviceType::cpu), device_label);
+INSTANTIATE_TEST_SUITE_P(Cuda, UpdateOps, testing::Values(DeviceType::cuda), device_label);
+
+}  // namespace
+}  // namespace kiln

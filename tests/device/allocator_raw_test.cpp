@@ -29,7 +29,7 @@ TEST(AllocatorRaw, EveryBufferIsAnAllocationOfItsOwn) {
 TEST(AllocatorRaw, TheLimitHoldsThereToo) {
   FakeBackend backend;
   Allocator allocator(backend, FakeBackend::compute(), AllocMode::raw, {10000});
-  const Buffer a = allocator.allocate({5000}, Tag::param);
+  const Buffer a = allocator.allocate({5001}, Tag::param);
   expect_parts(message_of([&] { allocator.allocate({5000}, Tag::grad); }),
                {"out of memory", "grad", "limit"});
   EXPECT_NO_THROW(allocator.allocate({1000}, Tag::grad));

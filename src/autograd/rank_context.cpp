@@ -36,8 +36,11 @@ RankContext::~RankContext() {
 }
 
 Tensor RankContext::empty(const Shape& shape, DType dtype, Tag tag) {
-  const Bytes bytes{static_cast<std::size_t>(shape.numel()) * size_of(dtype)};
-  return Tensor(allocator_->allocate(bytes, tag), shape, dtype, options_.device);
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes)) {
+    throw Error(cat("a ", shape.str(), " ", name_of(dtype), " tensor has more bytes than can be counted"));
+  }
+  return Tensor(allocator_->allocate({bytes}, tag), shape, dtype, options_.device);
 }
 
 Tensor RankContext::zeros(const Shape& shape, DType dtype, Tag tag) {

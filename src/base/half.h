@@ -84,7 +84,7 @@ static_assert(sizeof(bf16) == 2 && sizeof(fp16) == 2);
 
 // An exact fp32 number as two 16-bit halves: `high` is the nearest bf16 (ties away from zero), so it serves
 // as the compute copy of a weight at no cost, and `low` is the signed remainder in units of the last fp32
-// bit.
+// bit. A NaN becomes a quiet one: rounding up the bits of 0x7fffffff, the NaN a GPU makes, would give -0.
 struct SplitFloat {
   bf16 high;
   int16_t low;
@@ -93,6 +93,11 @@ struct SplitFloat {
 KILN_HD inline SplitFloat split_float(float f) {
   uint32_t u = float_bits(f);
   SplitFloat s;
+  if ((u & 0x7fffffffu) > 0x7f800000u) {
+    s.high.bits = static_cast<uint16_t>((u >> 16) | 0x40u);
+    s.low = 0;
+    return s;
+  }
   s.high.bits = static_cast<uint16_t>((u + 0x8000u) >> 16);
   s.low = static_cast<int16_t>(u & 0xffffu);
   return s;

@@ -20,8 +20,8 @@ struct PhiloxKey {
   uint32_t lo, hi;
 };
 
-KILN_HD inline Philox4 philox(PhiloxKey key, uint64_t index, uint32_t attempt) {
-  Philox4 c{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), attempt, 0};
+KILN_HD inline Philox4 philox(PhiloxKey key, Philox4 counter) {
+  Philox4 c = counter;
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = static_cast<uint64_t>(0xD2511F53u) * c.x;
     const uint64_t p1 = static_cast<uint64_t>(0xCD9E8D57u) * c.z;
@@ -31,6 +31,10 @@ KILN_HD inline Philox4 philox(PhiloxKey key, uint64_t index, uint32_t attempt) {
     key.hi += 0xBB67AE85u;
   }
   return c;
+}
+
+KILN_HD inline Philox4 philox(PhiloxKey key, uint64_t index, uint32_t attempt) {
+  return philox(key, Philox4{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), attempt, 0});
 }
 
 // The key of one named stream: FNV-1a over the name, mixed with the seed by splitmix64's finaliser.
@@ -136,12 +140,13 @@ KILN_HD inline float philox_normal(PhiloxKey key, uint64_t index, uint32_t attem
 }
 
 // A normal redrawn until it lies within `bound` sigma; the redraw is keyed too, so it needs no state either.
+// A bound so narrow that 64 draws miss it (far below 1) is kept by clamping.
 KILN_HD inline float philox_truncated_normal(PhiloxKey key, uint64_t index, float bound) {
   float z = philox_normal(key, index, 0);
   for (uint32_t attempt = 1; (z > bound || z < -bound) && attempt < 64; ++attempt) {
     z = philox_normal(key, index, attempt);
   }
-  return z;
+  return z > bound ? bound : z < -bound ? -bound : z;
 }
 
 }  // namespace kiln

@@ -43,8 +43,10 @@ class Shape {
   int64_t rows() const { return last() == 0 ? 0 : numel() / last(); }
 
   Shape with_last(int64_t d) const {
+    if (rank_ == 0) throw Error("a scalar's shape has no last axis to change");
     Shape s = *this;
-    s[-1] = d;
+    --s.rank_;
+    s.push_back(d);
     return s;
   }
 

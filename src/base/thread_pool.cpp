@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/error.h"
+
 namespace kiln {
 
 struct ThreadPool::Job {
@@ -29,6 +31,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::parallel_for(int64_t count, int64_t grain, ChunkFn f) {
+  if (grain <= 0) throw Error(cat("parallel_for needs a grain of at least 1, got ", grain));
   if (count <= 0) return;
   if (workers_.empty() || count <= grain) {
     // Same chunk bounds as with helpers: a kernel may keep per-chunk partial sums.

@@ -145,6 +145,8 @@ MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
   pool.segments.push_back({base, want, small, block});
   block->owner = this;
   block->ptr = base;
+  block->place = next_place_;
+  next_place_ += want;
   block->size = want;
   block->pool = &pool;
   block->segment = &pool.segments.back();
@@ -158,6 +160,7 @@ void Allocator::split(MemoryBlock* block, std::size_t size) {
   auto* rest = new MemoryBlock;
   rest->owner = this;
   rest->ptr = block->ptr + size;
+  rest->place = block->place + size;
   rest->size = block->size - size;
   rest->pool = block->pool;
   rest->segment = block->segment;
@@ -177,6 +180,7 @@ MemoryBlock* Allocator::take_raw(MemoryPool& pool, std::size_t requested) {
   if (base == nullptr) return nullptr;
   stats_.reserved += room;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+  notify(AllocEvent::Kind::segment_alloc, Tag::workspace, room, base);
   auto* block = new MemoryBlock;
   pool.segments.push_back({base, room, false, block});
   block->owner = this;
@@ -286,13 +290,27 @@ void Allocator::release_segment(std::list<MemorySegment>::iterator segment, Memo
 }
 
 void Allocator::drop_pool(MemoryPool& pool) {
+  for (auto& segment : pool.segments) {
+    for (MemoryBlock* b = segment.first; b != nullptr; b = b->after) {
+      if (!pool.is_private) {
+        fence(b);  // those still in use; the others were fenced when they were freed
+        wait_for_fences(b);
+      }
+      // An event recorded in a capture cannot be waited for from outside; the graph joins its streams itself.
+      spare_events_.insert(spare_events_.end(), b->fences.begin(), b->fences.end());
+      b->fences.clear();
+    }
+  }
   backend_.synchronize(compute_);
   for (auto& segment : pool.segments) {
+    check_guards(segment);
     MemoryBlock* next = nullptr;
     for (MemoryBlock* b = segment.first; b != nullptr; b = next) {
       next = b->after;
-      for (Event e : b->fences) spare_events_.push_back(e);
       if (b->in_use) {
+        stats_.live[b->tag] -= b->size;
+        stats_.live_total -= b->size;
+        notify(AllocEvent::Kind::free, b->tag, b->size, b->ptr);
         b->owner = nullptr;  // its last Buffer deletes the record
       } else {
         delete b;

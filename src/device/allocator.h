@@ -36,6 +36,7 @@ struct MemoryBlock {
   Allocator* owner = nullptr;  // null once the allocator is gone: a late release then only frees this record
   std::atomic<int> refs{0};
   std::byte* ptr = nullptr;
+  std::size_t place = 0;      // its address if every segment were laid behind the one taken before it
   std::size_t size = 0;       // rounded; what accounting counts
   std::size_t requested = 0;  // what the caller asked for
   Tag tag = Tag::activation;
@@ -152,6 +153,7 @@ class Allocator {
   std::vector<Event> spare_events_;
   std::vector<AllocObserver*> observers_;
   MemoryStats stats_;
+  std::size_t next_place_ = 0;
   int64_t fail_countdown_ = 0;
   int64_t allocation_count_ = 0;
 };

@@ -25,9 +25,9 @@ struct MemorySegment {
   MemoryBlock* first = nullptr;
 };
 
-struct SmallestFirst {  // best fit; equal sizes by address, so that reuse is the same in every run
+struct SmallestFirst {  // best fit; equal sizes by place and not by address, which differs from run to run
   bool operator()(const MemoryBlock* a, const MemoryBlock* b) const {
-    return a->size != b->size ? a->size < b->size : a->ptr < b->ptr;
+    return a->size != b->size ? a->size < b->size : a->place < b->place;
   }
 };
 

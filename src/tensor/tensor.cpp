@@ -14,7 +14,7 @@ Tensor::Tensor(Buffer buffer, const Shape& shape, DType dtype, Device device)
 bool Tensor::contiguous() const {
   int64_t step = 1;
   for (int i = shape_.rank() - 1; i >= 0; --i) {
-    if (shape_[i] != 1 && strides_[i] != step) return false;
+    if (shape_[i] != 1 && strides_[i] != step) return numel() == 0;  // of nothing, nothing is out of place
     step *= shape_[i];
   }
   return true;
@@ -23,6 +23,7 @@ bool Tensor::contiguous() const {
 int64_t Tensor::row_stride() const {
   const int rank = shape_.rank();
   if (rank == 0) return 1;
+  if (numel() == 0) return shape_[rank - 1];  // no two rows whose distance could be wrong
   if (shape_[rank - 1] > 1 && strides_[rank - 1] != 1) {
     throw Error(cat("rows of a ", shape_.str(), " view are not dense"), "make it contiguous first");
   }
@@ -61,7 +62,8 @@ Tensor Tensor::reshape_rows() const {
 
 Tensor Tensor::view_as(DType dtype) const {
   const std::size_t bytes = this->bytes().value;
-  if (!contiguous() || bytes % size_of(dtype) != 0) {
+  const bool aligned = static_cast<std::size_t>(offset_) % size_of(dtype) == 0;
+  if (!contiguous() || !aligned || bytes % size_of(dtype) != 0) {
     throw Error(cat("cannot see ", shape_.str(), " ", name_of(dtype_), " as ", name_of(dtype)));
   }
   Tensor t(buffer_, {static_cast<int64_t>(bytes / size_of(dtype))}, dtype, device_);
@@ -72,8 +74,7 @@ Tensor Tensor::view_as(DType dtype) const {
 Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
   if (axis < 0) axis += shape_.rank();
   if (axis < 0 || axis >= shape_.rank() || begin < 0 || count < 0 || begin > shape_[axis] - count) {
-    throw Error(
-        cat("cannot narrow axis ", axis, " of ", shape_.str(), " to [", begin, ", ", begin + count, ")"));
+    throw Error(cat("cannot narrow axis ", axis, " of ", shape_.str(), " to ", count, " from ", begin));
   }
   Tensor t = *this;
   t.value_ = {};

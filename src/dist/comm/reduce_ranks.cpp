@@ -14,8 +14,8 @@ void reduce_ranks(RankContext& ctx, std::byte* dst, const RankSources& src, int6
     using T = decltype(zero);
     ctx.pool().parallel_for(count, 8192, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        Accum<T> sum = 0;
-        for (int r = 0; r < src.world; ++r) sum += widen(reinterpret_cast<const T*>(src.data[r])[i]);
+        Accum<T> sum = widen(reinterpret_cast<const T*>(src.data[0])[i]);
+        for (int r = 1; r < src.world; ++r) sum += widen(reinterpret_cast<const T*>(src.data[r])[i]);
         reinterpret_cast<T*>(dst)[i] = static_cast<T>(sum);
       }
     });

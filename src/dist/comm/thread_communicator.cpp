@@ -109,9 +109,10 @@ class ThreadCommunicator final : public Communicator {
     const int64_t total = dst.numel(), size = static_cast<int64_t>(size_of(dst.dtype()));
     for (int r = 0; r < world(); ++r) {
       const int64_t first = std::min(total, chunk * r), count = std::min(total, first + chunk) - first;
-      if (count == 0) continue;
-      ctx_.backend().copy_within(dst.raw() + first * size, group_.post(r).data,
-                                 static_cast<std::size_t>(count * size), ctx_.comm());
+      std::byte* const place = dst.raw() + first * size;
+      if (count == 0 || place == group_.post(r).data) continue;  // in place: others may be reading it
+      ctx_.backend().copy_within(place, group_.post(r).data, static_cast<std::size_t>(count * size),
+                                 ctx_.comm());
     }
   }
 

@@ -61,6 +61,7 @@ void ThreadGroup::abort(int rank, const std::string& why) {
 void run_thread_ranks(int world, const RankOptions& options,
                       const std::function<void(RankContext&, Communicator&)>& body,
                       std::chrono::milliseconds timeout) {
+  if (world < 1) throw Error(cat("a run needs at least one rank, got ", world));
   ThreadGroup group(world, timeout);
   std::mutex mutex;
   std::exception_ptr first;

@@ -9,8 +9,8 @@ template <class T>
 __global__ void reduce_kernel(T* dst, RankSources src, int64_t count) {
   const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (i >= count) return;
-  Accum<T> sum = 0;
-  for (int r = 0; r < src.world; ++r)
+  Accum<T> sum = static_cast<Accum<T>>(reinterpret_cast<const T*>(src.data[0])[i]);
+  for (int r = 1; r < src.world; ++r)
     sum += static_cast<Accum<T>>(reinterpret_cast<const T*>(src.data[r])[i]);
   dst[i] = static_cast<T>(sum);
 }

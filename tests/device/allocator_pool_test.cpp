@@ -1,0 +1,229 @@
+// Private pools and other streams: when memory may be used again and when it may go back to the device.
+#include "device/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/fake_backend.h"
+
+namespace kiln {
+namespace {
+
+class AllocatorPools : public testing::Test {
+ protected:
+  Buffer get(std::size_t bytes, Tag tag = Tag::activation) { return allocator_.allocate({bytes}, tag); }
+
+  FakeBackend backend_;
+  Allocator allocator_{backend_, FakeBackend::compute(), AllocMode::caching};
+};
+
+class AllocatorPoolModes : public testing::TestWithParam<AllocMode> {};
+INSTANTIATE_TEST_SUITE_P(Both, AllocatorPoolModes, testing::Values(AllocMode::caching, AllocMode::raw),
+                         [](const auto& info) { return info.param == AllocMode::raw ? "raw" : "caching"; });
+
+TEST_P(AllocatorPoolModes, PrivateMemoryIsKeptUntilThePoolDies) {
+  FakeBackend backend;
+  Allocator allocator(backend, FakeBackend::compute(), GetParam());
+  auto pool = std::make_unique<PrivatePool>(allocator);
+  Buffer inside;
+  {
+    PoolScope scope(*pool);
+    inside = allocator.allocate({3000}, Tag::activation);
+  }
+  std::byte* const address = inside.data();
+  inside.reset();
+  EXPECT_EQ(allocator.stats().live_total, 0U);
+  EXPECT_EQ(backend.segments, 1);
+  allocator.release_cached();
+  EXPECT_EQ(backend.segments, 1);
+  const Buffer outside = allocator.allocate({3000}, Tag::activation);
+  EXPECT_NE(outside.data(), address);
+  EXPECT_EQ(backend.segments, 2);
+  pool.reset();
+  EXPECT_EQ(backend.segments, 1);
+}
+
+TEST_F(AllocatorPools, APoolReusesItsOwnMemoryAndNoOtherPoolsMemory) {
+  PrivatePool first(allocator_), second(allocator_);
+  std::byte *in_first = nullptr, *in_second = nullptr, *shared = nullptr;
+  {
+    PoolScope scope(first);
+    in_first = get(4096).data();
+    {
+      PoolScope inner(second);
+      in_second = get(4096).data();
+    }
+    EXPECT_EQ(get(4096).data(), in_first);  // back in the first pool
+  }
+  shared = get(4096).data();
+  EXPECT_NE(in_first, in_second);
+  EXPECT_NE(shared, in_first);
+  EXPECT_NE(shared, in_second);
+  EXPECT_EQ(backend_.segments, 3);
+  {
+    PoolScope scope(second);
+    EXPECT_EQ(get(4096).data(), in_second);
+  }
+  EXPECT_EQ(get(4096).data(), shared);
+}
+
+TEST_F(AllocatorPools, ABufferGoesBackToItsOwnPoolFromAnywhere) {
+  PrivatePool pool(allocator_);
+  Buffer outer = get(4096);
+  std::byte* const shared = outer.data();
+  {
+    PoolScope scope(pool);
+    outer.reset();
+    EXPECT_NE(get(4096).data(), shared);
+  }
+  EXPECT_EQ(get(4096).data(), shared);
+}
+
+TEST_F(AllocatorPools, APoolThatRunsOutReleasesTheSharedCacheOnly) {
+  Allocator tight(backend_, FakeBackend::compute(), AllocMode::caching, {40 * kMiB});
+  PrivatePool a(tight), b(tight);
+  std::byte* kept = nullptr;
+  {
+    PoolScope scope(a);
+    kept = tight.allocate({12 * kMiB}, Tag::activation).data();
+  }
+  tight.allocate({20 * kMiB}, Tag::activation).reset();
+  {
+    PoolScope scope(b);
+    EXPECT_NO_THROW(tight.allocate({28 * kMiB}, Tag::activation));
+    EXPECT_THROW(tight.allocate({30 * kMiB}, Tag::activation), Error);
+  }
+  PoolScope scope(a);
+  EXPECT_EQ(tight.allocate({12 * kMiB}, Tag::activation).data(), kept);
+}
+
+// --- streams
+
+TEST_F(AllocatorPools, UsedOnRecordsAtFreeAndWaitsAtReuse) {
+  Buffer a = get(4096);
+  std::byte* const address = a.data();
+  backend_.take_log();
+  a.used_on(FakeBackend::stream(7));
+  EXPECT_EQ(backend_.take_log(), Log{});
+  a.reset();
+  EXPECT_EQ(backend_.take_log(), (Log{"record 101 on stream 7"}));
+  Buffer b = get(4096);
+  EXPECT_EQ(b.data(), address);
+  EXPECT_EQ(backend_.take_log(), (Log{"compute waits for 101"}));
+  b.reset();  // the new life was on the compute stream alone
+  EXPECT_EQ(get(4096).data(), address);
+  EXPECT_EQ(backend_.take_log(), Log{});
+}
+
+TEST_F(AllocatorPools, UsedOnTheComputeStreamNeedsNoFence) {
+  Buffer a = get(4096);
+  backend_.take_log();
+  a.used_on(FakeBackend::compute());
+  a.reset();
+  get(4096);
+  EXPECT_EQ(backend_.take_log(), Log{});
+}
+
+TEST_F(AllocatorPools, OneFencePerStreamHoweverOftenUsed) {
+  Buffer a = get(4096);
+  const Buffer copy = a;
+  backend_.take_log();
+  a.used_on(FakeBackend::stream(7));
+  copy.used_on(FakeBackend::stream(8));
+  a.used_on(FakeBackend::stream(7));
+  a.reset();
+  EXPECT_EQ(backend_.take_log(), Log{});  // a copy still lives
+  const_cast<Buffer&>(copy).reset();
+  EXPECT_EQ(backend_.take_log(), (Log{"record 101 on stream 7", "record 102 on stream 8"}));
+  get(512);
+  EXPECT_EQ(backend_.take_log(), (Log{"compute waits for 101", "compute waits for 102"}));
+}
+
+TEST_F(AllocatorPools, FencesSurviveCoalescingAndGuardTheFirstCutOnly) {
+  Buffer a = get(512), b = get(512), c = get(512);
+  a.used_on(FakeBackend::stream(7));
+  c.used_on(FakeBackend::stream(8));
+  backend_.take_log();
+  a.reset();
+  c.reset();
+  b.reset();  // all three, and the rest of the segment, are one block now
+  EXPECT_EQ(backend_.take_log(), (Log{"record 101 on stream 7", "record 102 on stream 8"}));
+  const Buffer d = get(512);
+  Log waits = backend_.take_log();
+  std::sort(waits.begin(), waits.end());
+  EXPECT_EQ(waits, (Log{"compute waits for 101", "compute waits for 102"}));
+  const Buffer e = get(512), f = get(512);  // the rest is behind the same waits
+  EXPECT_EQ(backend_.take_log(), Log{});
+}
+
+TEST_F(AllocatorPools, EventsAreReusedAndDestroyed) {
+  FakeBackend backend;
+  {
+    Allocator allocator(backend, FakeBackend::compute(), AllocMode::caching);
+    for (int i = 0; i < 100; ++i) {
+      const Buffer b = allocator.allocate({4096}, Tag::comm);
+      b.used_on(FakeBackend::stream(7));
+    }
+    EXPECT_LE(backend.events_made, 2);
+  }
+  EXPECT_EQ(backend.events_alive, 0);
+}
+
+TEST_F(AllocatorPools, ReleasedSegmentsWaitForTheirFences) {
+  Buffer a = get(4096);
+  a.used_on(FakeBackend::stream(7));
+  a.reset();
+  backend_.take_log();
+  allocator_.release_cached();
+  EXPECT_EQ(backend_.take_log(), (Log{"compute waits for 101", "synchronize compute", "release"}));
+}
+
+TEST(AllocatorRawStreams, RawMemoryIsReleasedAfterTheOtherStreamIsDone) {
+  FakeBackend backend;
+  Allocator allocator(backend, FakeBackend::compute(), AllocMode::raw);
+  Buffer a = allocator.allocate({100}, Tag::comm);
+  a.used_on(FakeBackend::stream(7));
+  backend.take_log();
+  a.reset();
+  EXPECT_EQ(backend.take_log(),
+            (Log{"record 101 on stream 7", "compute waits for 101", "synchronize compute", "release"}));
+}
+
+// Fences of a pool may have been recorded in a capture, where nobody outside can wait for them.
+TEST_P(AllocatorPoolModes, ADroppedPoolWaitsForTheComputeStreamOnly) {
+  FakeBackend backend;
+  {
+    Allocator allocator(backend, FakeBackend::compute(), GetParam());
+    PrivatePool pool(allocator);
+    PoolScope scope(pool);
+    Buffer freed = allocator.allocate({100}, Tag::comm);
+    freed.used_on(FakeBackend::stream(7));
+    freed.reset();
+    backend.take_log();
+  }
+  EXPECT_EQ(backend.take_log(), (Log{"synchronize compute", "release", "synchronize compute"}));
+  EXPECT_EQ(backend.events_alive, 0);
+}
+
+// Memory that a copy or a collective may still touch must not go back to the device before that is done.
+TEST_P(AllocatorPoolModes, TheAllocatorsEndWaitsForFences) {
+  FakeBackend backend;
+  Buffer alive;
+  {
+    Allocator allocator(backend, FakeBackend::compute(), GetParam());
+    alive = allocator.allocate({100}, Tag::comm);
+    alive.used_on(FakeBackend::stream(7));
+    backend.take_log();
+  }
+  EXPECT_EQ(backend.take_log(),
+            (Log{"record 101 on stream 7", "compute waits for 101", "synchronize compute", "release"}));
+  EXPECT_EQ(backend.events_alive, 0);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -28,6 +28,7 @@ struct RankOptions {
   uint64_t seed = 0;
   Bytes memory_cap{SIZE_MAX};
   std::optional<AllocMode> alloc_mode;  // default: KILN_ALLOC
+  std::optional<CpuIsa> cpu_isa;        // default: KILN_CPU_ISA
   VariantChoice variants;
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "device/device.h"
 
@@ -60,15 +61,16 @@ class Backend {
   virtual std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) = 0;
 };
 
-std::unique_ptr<Backend> make_cpu_backend();
-std::unique_ptr<Backend> make_meta_backend(DeviceType target);
+// The instruction set is KILN_CPU_ISA's, or the best there is, unless given.
+std::unique_ptr<Backend> make_cpu_backend(std::optional<CpuIsa> isa = {});
+std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa = {});
 // Throws Error(unavailable) with the reason where there is no CUDA build, driver or GPU of that index.
 std::unique_ptr<Backend> make_cuda_backend(int index);
 
-inline std::unique_ptr<Backend> make_backend(const Device& d) {
+inline std::unique_ptr<Backend> make_backend(const Device& d, std::optional<CpuIsa> isa = {}) {
   if (d.type == DeviceType::cuda) return make_cuda_backend(d.index);
-  if (d.type == DeviceType::meta) return make_meta_backend(d.target);
-  return make_cpu_backend();
+  if (d.type == DeviceType::meta) return make_meta_backend(d.target, isa);
+  return make_cpu_backend(isa);
 }
 
 }  // namespace kiln

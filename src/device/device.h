@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "device/cpu/isa.h"
+
 namespace kiln {
 
 enum class DeviceType : uint8_t { cpu, cuda, meta };
@@ -36,6 +38,7 @@ struct Device {
 struct DeviceTraits {
   DeviceType type = DeviceType::cpu;
   int compute_capability = 0;  // 90 for sm_90; 0 on the CPU
+  CpuIsa isa = CpuIsa::plain;  // what CPU kernels may use
 };
 
 }  // namespace kiln

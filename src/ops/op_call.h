@@ -35,6 +35,7 @@ class OpCall {
       : ctx_(ctx), problem_(problem), row_(select<Op>(ctx, problem, wanted)) {}
 
   const Variant<Op>& row() const { return row_; }
+  bool composed() const { return row_.composed; }  // then the op calls its parts instead of run()
 
   // An extra tensor the row declares, or an undefined one if this row does not save it.
   Tensor extra(const char* name) const {

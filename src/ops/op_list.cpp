@@ -22,8 +22,8 @@ namespace {
 
 // Where a listing's variants would run.
 struct Place {
-  DeviceTraits cpu{DeviceType::cpu, 0};
-  DeviceTraits gpu{DeviceType::cuda, 0};
+  DeviceTraits cpu{DeviceType::cpu, 0, cpu_isa_from_environment()};
+  DeviceTraits gpu{DeviceType::cuda, 0, CpuIsa::plain};
   std::string no_gpu;                  // why there is none, or empty
   const DeviceTraits* only = nullptr;  // null: every variant on its own kind of device
   bool meta = false;

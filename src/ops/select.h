@@ -12,7 +12,7 @@ std::string why_not(const Variant<Op>& row, const typename Op::Problem& problem,
                     bool meta) {
   if (row.device != traits.type)
     return cat("runs on ", name_of(row.device), ", not on ", name_of(traits.type));
-  if (row.forward == nullptr && !meta) return "left out of this build";
+  if (row.forward == nullptr && !row.composed && !meta) return "left out of this build";
   return row.unsupported ? row.unsupported(problem, traits) : std::string();
 }
 

@@ -52,6 +52,9 @@ struct Variant {
   Required<Cost(const Problem&, Pass)> cost;
   void (*forward)(RankContext&, const typename Op::Forward&);    // null: this build leaves the device out
   void (*backward)(RankContext&, const typename Op::Backward&);  // null likewise, or not differentiable
+  // Built from other ops through the tape: the op's public function runs it, so forward and backward are
+  // null, it declares no saves, and `cost` is that of its parts.
+  bool composed = false;
 };
 
 // The functions of CUDA rows exist only in CUDA builds. The rows exist in every build, because `meta`

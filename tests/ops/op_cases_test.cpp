@@ -6,6 +6,7 @@
 #include <map>
 
 #include "op_cases/run_case.h"
+#include "ops/op_list.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -131,6 +132,71 @@ void expect_meta_predicts(Device real, Device meta, const OpCase& c) {
 TEST_P(OpCases, MetaPredictsTheBytes) { expect_meta_predicts(Device::cpu(), Device::meta(), GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(All, OpCases, testing::ValuesIn(all_op_cases()), label);
+
+// Every other CPU variant against the naive one, on every instruction set this CPU has. The error rule: at
+// most twice as far from fp64 as the naive low-precision loop; the floor is a quarter of the format's
+// spacing, for outputs that loop happens to get exactly.
+void expect_as_good_as_naive(const OpCase& c, RankContext& ctx, RankContext& naive, DType dtype,
+                             const std::string& what) {
+  const CaseData data = draw_case(c, dtype, kSeed);
+  naive.variants().set(c.op, "naive");
+  const CaseResult reference = run_case(naive, c, data, DType::f64), low = run_case(naive, c, data, dtype);
+  const CaseResult fast = run_case(ctx, c, data, dtype);
+  const std::map<DType, double> spacing = {
+      {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
+  const double floor = spacing.at(dtype) / 4;
+  EXPECT_LE(relative_error(fast.y, reference.y), 2 * relative_error(low.y, reference.y) + floor) << what;
+  for (std::size_t i = 0; i < fast.grads.size(); ++i) {
+    EXPECT_LE(relative_error(fast.grads[i], reference.grads[i]),
+              2 * relative_error(low.grads[i], reference.grads[i]) + floor)
+        << what << " d" << c.inputs[i].name;
+  }
+}
+
+TEST_P(OpCases, EveryVariantOnEveryIsaAgreesWithNaive) {
+  const OpCase& c = GetParam();
+  RankContext naive(on(Device::cpu()));
+  for (const OpListing& op : list_ops()) {
+    if (op.name != c.op) continue;
+    for (const VariantListing& v : op.variants) {
+      if (v.device != DeviceType::cpu || v.name == "naive") continue;
+      for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
+        for (DType dtype : {DType::f32, DType::bf16}) {
+          std::vector<CaseResult> by_threads;
+          for (int threads : {1, 3}) {
+            RankOptions o = on(Device::cpu(), threads);
+            o.cpu_isa = static_cast<CpuIsa>(isa);
+            o.variants.set(c.op, v.name);
+            o.alloc_mode = AllocMode::raw;  // guards around every buffer
+            RankContext ctx(o);
+            const std::string what = cat(v.name, " ", name_of(*o.cpu_isa), " ", name_of(dtype));
+            if (threads == 1) expect_as_good_as_naive(c, ctx, naive, dtype, what);
+            by_threads.push_back(run_case(ctx, c, draw_case(c, dtype, kSeed), dtype));
+          }
+          EXPECT_EQ(by_threads[0].y, by_threads[1].y) << v.name;
+          EXPECT_EQ(by_threads[0].grads, by_threads[1].grads) << v.name;
+        }
+      }
+      // Accumulation and meta's bytes, per variant.
+      RankOptions o = on(Device::cpu()), m = on(Device::meta());
+      o.variants.set(c.op, v.name);
+      m.variants.set(c.op, v.name);
+      RankContext real(o), meta(m);
+      const CaseData data = draw_case(c, DType::bf16, kSeed);
+      EXPECT_EQ(run_case(real, c, data, DType::bf16).memory.peak,
+                run_case(meta, c, data, DType::bf16).memory.peak)
+          << v.name;
+      const CaseData wide = draw_case(c, DType::f32, kSeed);
+      const CaseResult once = run_case(real, c, wide, DType::f32),
+                       twice = run_case(real, c, wide, DType::f32, {.times = 2});
+      for (std::size_t i = 0; i < once.grads.size(); ++i) {
+        std::vector<double> doubled = once.grads[i];
+        for (double& g : doubled) g *= 2;
+        EXPECT_LE(relative_error(twice.grads[i], doubled), 1e-6) << v.name << " d" << c.inputs[i].name;
+      }
+    }
+  }
+}
 
 class CudaOpCases : public testing::TestWithParam<OpCase> {
  protected:

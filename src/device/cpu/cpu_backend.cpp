@@ -9,7 +9,9 @@ namespace {
 
 class CpuBackend final : public HostBackend {
  public:
-  DeviceTraits traits() const override { return {DeviceType::cpu, 0}; }
+  explicit CpuBackend(CpuIsa isa) : isa_(isa) {}
+
+  DeviceTraits traits() const override { return {DeviceType::cpu, 0, isa_}; }
   bool host_readable() const override { return true; }
 
   void* allocate(std::size_t bytes) override {
@@ -31,10 +33,15 @@ class CpuBackend final : public HostBackend {
     std::memcpy(dst, src, bytes);
   }
   void zero(void* dst, std::size_t bytes, Stream) override { std::memset(dst, 0, bytes); }
+
+ private:
+  CpuIsa isa_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend(std::optional<CpuIsa> isa) {
+  return std::make_unique<CpuBackend>(isa ? checked_cpu_isa(*isa) : cpu_isa_from_environment());
+}
 
 }  // namespace kiln

@@ -11,10 +11,10 @@ namespace {
 
 class MetaBackend final : public HostBackend {
  public:
-  explicit MetaBackend(DeviceType target) : target_(target) {}
+  MetaBackend(DeviceType target, CpuIsa isa) : target_(target), isa_(isa) {}
 
   // Predictions are made for the architecture the fast kernels are written for.
-  DeviceTraits traits() const override { return {target_, target_ == DeviceType::cuda ? 90 : 0}; }
+  DeviceTraits traits() const override { return {target_, target_ == DeviceType::cuda ? 90 : 0, isa_}; }
   bool host_readable() const override { return false; }
 
   void* allocate(std::size_t bytes) override {
@@ -37,13 +37,14 @@ class MetaBackend final : public HostBackend {
 
  private:
   DeviceType target_;
+  CpuIsa isa_;
   std::uintptr_t next_ = std::uintptr_t{1} << 44;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_meta_backend(DeviceType target) {
-  return std::make_unique<MetaBackend>(target);
+std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa) {
+  return std::make_unique<MetaBackend>(target, isa ? *isa : cpu_isa_from_environment());
 }
 
 }  // namespace kiln

@@ -1,6 +1,7 @@
 // bf16 without widening, for CPUs that multiply bf16 pairs: AVX-512's dot product (14 x 32 tile) and AMX (32
 // x 32 as four 16 x 16 tiles). Both read B as pairs of steps of K side by side: b[k / 2][column][2]. The dot
-// product reads A the same way; AMX reads A as rows of 32 steps.
+// product reads A the same way; AMX reads A as rows of 32 steps. One core, 2048^3: the dot product gives 200
+// GFLOP/s on a Zen 4 (fp32: 107) but 83 on a Sapphire Rapids (fp32: 145), which has AMX for this.
 #include "device/cpu/intrinsics.h"
 
 #include <cstring>
@@ -161,19 +162,16 @@ void amx_pack_b(const PanelSource& s, int64_t count, int64_t depth, void* panel)
 }
 
 struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
 };
 
-void amx_enter() {
-  TileConfig config;
-  for (int t = 0; t < 8; ++t) {
-    config.row_bytes[t] = 64;
-    config.rows[t] = 16;
-  }
-  _tile_loadconfig(&config);
-}
+// A constant in memory, not a local: g++ tells its optimiser that ldtilecfg reads 8 bytes, and the rest of a
+// local would never be written. Tiles without a shape fault at first use.
+constexpr TileConfig kTiles = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+void amx_enter() { _tile_loadconfig(&kTiles); }
 
 void amx_leave() { _tile_release(); }
 

@@ -14,6 +14,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kPackedBytes = int64_t{16} << 20;  // of B at a time: within the last-level cache
+constexpr int64_t kPanelsAtOnce = 4;  // packed by one task: a few lines of memory per step of K
 
 int64_t multiple_above(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
 
@@ -65,15 +66,13 @@ class Product {
 
   // Panel after panel, each all of K deep: block k of panel p begins at (p * depth + k) * NR.
   void pack_band(int64_t first, int64_t columns) {
-    const int64_t panels = (columns + kernel_.NR - 1) / kernel_.NR;
-    ctx_.pool().parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) {
-        const int64_t n = first + p * kernel_.NR, count = std::min(kernel_.NR, first + columns - n);
-        for (int64_t k = 0; k < g_.K; k += kernel_.KC) {
-          const PanelSource src{at(g_.b, n * g_.b_col + k * g_.b_row), g_.in, g_.b_col, g_.b_row};
-          kernel_.pack_b(src, count, std::min(kernel_.KC, g_.K - k),
-                         packed_ + (p * b_.depth + k) * kernel_.NR * kernel_.element);
-        }
+    const int64_t NR = kernel_.NR, panel_bytes = b_.depth * NR * kernel_.element;
+    ctx_.pool().parallel_for((columns + NR - 1) / NR, kPanelsAtOnce, [&](int64_t begin, int64_t end) {
+      const int64_t n = first + begin * NR, count = std::min(end * NR, columns) - begin * NR;
+      for (int64_t k = 0; k < g_.K; k += kernel_.KC) {
+        const PanelSource src{at(g_.b, n * g_.b_col + k * g_.b_row), g_.in, g_.b_col, g_.b_row};
+        kernel_.pack_b(src, count, std::min(kernel_.KC, g_.K - k),
+                       packed_ + begin * panel_bytes + k * NR * kernel_.element, panel_bytes);
       }
     });
   }
@@ -91,11 +90,8 @@ class Product {
     if (kernel_.enter) kernel_.enter();
     for (int64_t k = 0; k < g_.K; k += kernel_.KC) {
       const int64_t steps = std::min(kernel_.KC, g_.K - k), depth = multiple_above(steps, kernel_.k_multiple);
-      for (int64_t r = 0; r < row_panels; ++r) {
-        const int64_t m = begin + r * MR;
-        const PanelSource src{at(g_.a, m * g_.a_row + k * g_.a_col), g_.in, g_.a_row, g_.a_col};
-        kernel_.pack_a(src, std::min(MR, end - m), steps, a + r * MR * kernel_.KC * kernel_.element);
-      }
+      const PanelSource src{at(g_.a, begin * g_.a_row + k * g_.a_col), g_.in, g_.a_row, g_.a_col};
+      kernel_.pack_a(src, end - begin, steps, a, MR * kernel_.KC * kernel_.element);
       for (int64_t p = 0; p < column_panels; ++p) {
         const std::byte* b_panel = packed_ + (p * b_.depth + k) * NR * kernel_.element;
         for (int64_t r = 0; r < row_panels; ++r) {

@@ -23,9 +23,11 @@ struct GemmKernel {
   int64_t KC;          // depth of a block: NR x KC of B stays in the first-level cache
   int64_t k_multiple;  // panels are padded with zeros to this depth
   int64_t element;     // bytes of a packed value
-  // Packs one panel; rows (columns) past `count` and steps past `depth` become zero.
-  void (*pack_a)(const PanelSource& src, int64_t count, int64_t depth, void* panel);
-  void (*pack_b)(const PanelSource& src, int64_t count, int64_t depth, void* panel);
+  // Packs as many panels as `count` rows (columns) fill, `panel_bytes` apart; rows past `count` and steps
+  // past `depth` become zero. Several at once, because a source whose rows lie side by side is read a whole
+  // line of memory at a time.
+  void (*pack_a)(const PanelSource& src, int64_t count, int64_t depth, void* panels, int64_t panel_bytes);
+  void (*pack_b)(const PanelSource& src, int64_t count, int64_t depth, void* panels, int64_t panel_bytes);
   // c[MR, NR] (=|+=) a b over `depth` (padded) steps.
   void (*multiply)(int64_t depth, const void* a, const void* b, float* c, int64_t c_row, bool add);
   // Around all the multiplications of a task: AMX configures its tiles here. Null: nothing to do.

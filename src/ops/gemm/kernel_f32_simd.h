@@ -119,36 +119,46 @@ static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t de
   }
 }
 
-// Rows (columns) lie side by side: copy.
+// Rows (columns) lie side by side: copy, one step of K after another through all panels.
 template <int Width, class T>
-static void pack_rows_dense(const T* src, int64_t k_stride, int64_t count, int64_t depth, float* panel) {
+static void pack_rows_dense(const T* src, int64_t k_stride, int64_t count, int64_t depth, char* panels,
+                            int64_t panel_bytes) {
   constexpr int W = F32::kWidth;
   for (int64_t k = 0; k < depth; ++k) {
-    for (int64_t i = 0; i < Width; i += W) {
-      const int lanes = Width - i < W ? static_cast<int>(Width - i) : W;
-      const int64_t there = count - i;
-      const int valid = there >= lanes ? lanes : (there > 0 ? static_cast<int>(there) : 0);
-      store_some(panel + k * Width + i, valid == 0 ? zero_vector() : load_some(src + k * k_stride + i, valid),
-                 lanes);
+    char* panel = panels;
+    for (int64_t first = 0; first < count; first += Width, panel += panel_bytes) {
+      float* out = reinterpret_cast<float*>(panel) + k * Width;
+      for (int64_t i = 0; i < Width; i += W) {
+        const int lanes = Width - i < W ? static_cast<int>(Width - i) : W;
+        const int64_t there = count - first - i;
+        const int valid = there >= lanes ? lanes : (there > 0 ? static_cast<int>(there) : 0);
+        store_some(out + i, valid == 0 ? zero_vector() : load_some(src + k * k_stride + first + i, valid),
+                   lanes);
+      }
     }
   }
 }
 
 template <int Width, class T>
-static void pack_typed(const PanelSource& s, int64_t count, int64_t depth, void* panel) {
+static void pack_typed(const PanelSource& s, int64_t count, int64_t depth, char* panels,
+                       int64_t panel_bytes) {
   const T* src = static_cast<const T*>(s.data);
-  if (s.k_stride == 1) {
-    pack_k_dense<Width>(src, s.stride, count, depth, static_cast<float*>(panel));
-  } else {
-    pack_rows_dense<Width>(src, s.k_stride, count, depth, static_cast<float*>(panel));
+  if (s.k_stride != 1) {
+    pack_rows_dense<Width>(src, s.k_stride, count, depth, panels, panel_bytes);
+    return;
+  }
+  for (int64_t first = 0; first < count; first += Width, panels += panel_bytes) {
+    pack_k_dense<Width>(src + first * s.stride, s.stride, count - first, depth,
+                        reinterpret_cast<float*>(panels));
   }
 }
 
 template <int Width>
-static void pack(const PanelSource& s, int64_t count, int64_t depth, void* panel) {
-  if (s.dtype == DType::f32) pack_typed<Width, float>(s, count, depth, panel);
-  if (s.dtype == DType::bf16) pack_typed<Width, bf16>(s, count, depth, panel);
-  if (s.dtype == DType::f16) pack_typed<Width, fp16>(s, count, depth, panel);
+static void pack(const PanelSource& s, int64_t count, int64_t depth, void* panels, int64_t panel_bytes) {
+  char* out = static_cast<char*>(panels);
+  if (s.dtype == DType::f32) pack_typed<Width, float>(s, count, depth, out, panel_bytes);
+  if (s.dtype == DType::bf16) pack_typed<Width, bf16>(s, count, depth, out, panel_bytes);
+  if (s.dtype == DType::f16) pack_typed<Width, fp16>(s, count, depth, out, panel_bytes);
 }
 
 static const GemmKernel& kernel() {

@@ -1,5 +1,7 @@
 #include "autograd/tape.h"
 
+#include <algorithm>
+
 #include "autograd/accumulate.h"
 
 namespace kiln {
@@ -74,6 +76,7 @@ void Tape::backward(Tensor output, Tensor grad, int floor) {
   }
 }
 
+    pass.add_repeated();
 GradSlot Tape::grad_slot(int32_t index) {
   Value& v = values_[index];
   if (v.split_node >= 0) {  // part of a packed tensor: its gradient is a column range of the packed gradient
@@ -140,7 +143,20 @@ const Tensor& BackwardPass::saved(const char* name) const {
 }
 
 GradSlot BackwardPass::grad_in(int input) {
-  return wants(input) ? ctx_.tape().grad_slot(node_.inputs[input]) : GradSlot{};
+  if (!wants(input)) return {};
+  Tape& tape = ctx_.tape();
+  const int32_t value = node_.inputs[input];
+  if (std::find(opened_.begin(), opened_.end(), value) == opened_.end()) {
+    opened_.push_back(value);
+    return tape.grad_slot(value);
+  }
+  Tensor own = ctx_.empty(tape.values_[value].shape, tape.values_[value].dtype);
+  repeated_.push_back({value, own});
+  return {std::move(own), false};
+}
+
+void BackwardPass::add_repeated() {
+  for (Repeated& r : repeated_) ctx_.tape().hand_over(r.value, std::move(r.grad));
 }
 
 void BackwardPass::hand_over(int input, Tensor grad) {

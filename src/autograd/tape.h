@@ -139,7 +139,9 @@ class BackwardPass {
   const Tensor& saved(const char* name) const;
   const Tensor& grad_out(int i = 0) const { return grads_[i]; }
   bool wants(int input) const { return node_.inputs[input] >= 0; }
-  GradSlot grad_in(int input);  // not wanted() when the input needs no gradient
+  // Not wanted() when the input needs no gradient. Slots of one pass never overlap: a value that is an input
+  // twice gets a second place, which is added when the pass is over.
+  GradSlot grad_in(int input);
   void hand_over(int input, Tensor grad);
   const ParamRef& param(int i) const { return node_.params[i]; }
 
@@ -151,11 +153,20 @@ class BackwardPass {
   SmallVector<Tensor, 4> grads_;
 };
 
+  friend class Tape;
 class GradModeGuard {
  public:
+  struct Repeated {
+    int32_t value;
+    Tensor grad;
+  };
+  void add_repeated();
+
   GradModeGuard(RankContext& ctx, GradMode mode) : tape_(ctx.tape()), previous_(tape_.mode_) {
     tape_.mode_ = mode;
   }
+  SmallVector<int32_t, 4> opened_;  // values whose slots were given out
+  std::vector<Repeated> repeated_;
   ~GradModeGuard() { tape_.mode_ = previous_; }
   GradModeGuard(const GradModeGuard&) = delete;
   GradModeGuard& operator=(const GradModeGuard&) = delete;

@@ -10,6 +10,7 @@
 #include "ops/add/add.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/attention/attention.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/swiglu/swiglu.h"
 
@@ -62,6 +63,42 @@ TEST_F(TapeTest, PassedOnGradientsAreSharedAndNotOverwritten) {
 
 TEST_F(TapeTest, NothingIsRecordedWithoutNeed) {
   const Tensor x = ones({2, 4});
+// The same as two leaves of equal values, whose gradients are then added by hand.
+TEST_F(TapeTest, AValueMayBeSeveralInputsOfOneOp) {
+  const std::vector<float> values = {0.5f, -1, 2, 3, -0.25f, 1, 0.75f, -2};
+  AttentionOptions two_heads;
+  two_heads.heads = two_heads.kv_heads = 2;
+  auto swiglu_of = [&](const Tensor& a, const Tensor& b, const Tensor&) { return swiglu(ctx, a, b); };
+  auto attention_of = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return attention(ctx, a, b, c, two_heads);
+  };
+  auto check = [&](const Shape& shape, auto op) {
+    ctx.tape().reset();
+    std::vector<Tensor> leaves;
+    for (int i = 0; i < 3; ++i) leaves.push_back(ctx.tape().watch(make(shape, values)));
+    ctx.tape().backward(op(leaves[0], leaves[1], leaves[2]), make(shape, values));
+    std::vector<float> sum(values.size());
+    for (const Tensor& leaf : leaves) {
+      if (!ctx.tape().grad(leaf).defined()) continue;
+      const std::vector<float> part = read(ctx.tape().grad(leaf));
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    }
+    for (int before : {0, 1}) {  // alone, and adding to what another use has left
+      ctx.tape().reset();
+      const Tensor x = ctx.tape().watch(make(shape, values));
+      Tensor y = op(x, x, x);
+      if (before == 1) y = add(ctx, y, x);
+      ctx.tape().backward(y, make(shape, values));
+      const std::vector<float> got = read(ctx.tape().grad(x));
+      for (std::size_t i = 0; i < sum.size(); ++i) {
+        EXPECT_NEAR(got[i], sum[i] + static_cast<float>(before) * values[i], 1e-5) << before << " " << i;
+      }
+    }
+  };
+  check({2, 4}, swiglu_of);
+  check({1, 2, 4}, attention_of);
+}
+
   add(ctx, x, x);
   EXPECT_EQ(ctx.tape().size(), 0) << "no input wants a gradient";
   const Tensor w = ctx.tape().watch(x);

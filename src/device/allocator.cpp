@@ -402,6 +402,11 @@ PrivatePool::~PrivatePool() {
   allocator_.private_pools_.remove_if([this](const auto& p) { return p.get() == pool_; });
 }
 
+void PrivatePool::clear() {
+  std::lock_guard lock(allocator_.mutex_);
+  allocator_.drop_pool(*pool_);
+}
+
 PoolScope::PoolScope(PrivatePool& pool) : allocator_(pool.allocator_) {
   std::lock_guard lock(allocator_.mutex_);
   previous_ = allocator_.current_pool_;

@@ -37,5 +37,6 @@ std::span<const Command> commands();
 
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
+CommandBody add_sizes(CLI::App& app, const CommonOptions& common);
 
 }  // namespace kiln::cli

@@ -9,6 +9,8 @@ std::span<const Command> commands() {
        add_doctor},
       {"ops", "every op, its variants, where they run and why one cannot run here",
        "kiln ops attention rms_norm --device cpu", add_ops},
+      {"sizes", "the models known by name: parameters, memory and FLOPs of each", "kiln sizes small 2.7b",
+       add_sizes},
   };
   return kCommands;
 }

@@ -66,6 +66,11 @@ expect 3 2 "^kiln: \[linear\] variant 'lt' cannot run here: lt \(cuda\): runs on
   ops --device cpu --variant rms_norm=naive,linear=lt
 [[ ! -s $work/out ]] || fail "kiln ops with a variant that cannot run: wrote to stdout"
 
+expect 0 0 '^small +768 +3072 +12 +12 +64 +10000 +0.1286 B +1.92 ' sizes
+expect 0 0 '^\{' sizes --json
+expect 2 2 "^hint: did you mean 'small'\?$" sizes smal
+expect 2 2 "^hint: the tables of 2025 and 2026 differ: say xl25 or xl26$" sizes xl
+
 "$kiln" ops >"$work/out" 2>"$work/err"
 [[ $(awk '{ if (length > n) n = length } END { print n }' "$work/out") -le 80 ]] || fail "kiln ops: over 80 columns"
 
@@ -81,7 +86,7 @@ if [[ -w /dev/full ]]; then
 fi
 
 if command -v python3 >/dev/null; then
-  for command in doctor ops; do
+  for command in doctor ops sizes; do
     "$kiln" $command --json >"$work/out" 2>"$work/err"
     python3 -m json.tool "$work/out" >/dev/null || fail "kiln $command --json: not one JSON document"
   done

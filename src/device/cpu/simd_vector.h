@@ -84,12 +84,12 @@ static inline F32 sqrt(F32 a) { return {_mm256_sqrt_ps(a.v)}; }
 static inline F32 round_nearest(F32 a) {
   return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
+static inline __m256 power_of_two(__m256i n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
 static inline F32 scale_exponent(F32 a, F32 n) {  // in two halves, so that results may be subnormal
   const __m256i e = _mm256_cvtps_epi32(n.v), half = _mm256_srai_epi32(e, 1);
-  auto power = [](__m256i k) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(k, _mm256_set1_epi32(127)), 23));
-  };
-  return {_mm256_mul_ps(_mm256_mul_ps(a.v, power(half)), power(_mm256_sub_epi32(e, half)))};
+  return {_mm256_mul_ps(_mm256_mul_ps(a.v, power_of_two(half)), power_of_two(_mm256_sub_epi32(e, half)))};
 }
 static inline __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -40,10 +41,6 @@ Cost flash_cost(const AttentionProblem& p, Pass pass) {
                                : Cost{5 * products, (4 * qo + 4 * kv) * e + lse};
 }
 
-std::string cpu_flash_unsupported(const AttentionProblem& p, const DeviceTraits&) {
-  return p.dtype == DType::f64 ? "computes in fp32; fp64 needs naive" : "";
-}
-
 DType same(const AttentionProblem& p) { return p.dtype; }
 Shape queries(const AttentionProblem& p) { return {p.B, p.Tq, p.H * p.D}; }
 Shape keys(const AttentionProblem& p) { return {p.B, p.Tk, p.Hkv * p.D}; }
@@ -78,8 +75,8 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
 }
 
 const Variant<AttentionOp> kRows[] = {
-    {"flash", DeviceType::cpu, cpu_flash_unsupported, kFlashSaves, attention_cpu_flash_workspace, flash_cost,
-     attention_cpu_flash_forward, attention_cpu_flash_backward},
+    {"flash", DeviceType::cpu, needs_fp32_or_narrower<AttentionProblem>, kFlashSaves,
+     attention_cpu_flash_workspace, flash_cost, attention_cpu_flash_forward, attention_cpu_flash_backward},
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
      attention_cpu_naive_forward, attention_cpu_naive_backward},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,

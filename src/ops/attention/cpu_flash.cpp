@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "ops/attention/attention.h"
-#include "ops/cpu_rows.h"
+#include "ops/cpu_fused.h"
 
 namespace kiln {
 namespace {
@@ -182,18 +182,6 @@ void backward(RankContext& ctx, const AttentionBackward& a) {
         if (a.dv.wanted())
           write(scratch.dv, p.Tk, p.D, scratch.Dp, a.dv.accumulate, head_rows<T>(a.dv.tensor, b, hkv, p.D));
       });
-}
-
-template <class F>
-void with_narrow_float(DType dtype, F f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float{});
-    case DType::bf16:
-      return f(bf16{});
-    default:
-      return f(fp16{});
-  }
 }
 
 }  // namespace

@@ -61,7 +61,8 @@ KILN_SIMD_TARGET_END
 
 #undef KILN_SIMD_FILE
 
-#define KILN_SIMD_PICK(isa, f)                              \
-  ((isa) >= ::kiln::CpuIsa::avx512 ? ::kiln::simd_avx512::f \
-   : (isa) >= ::kiln::CpuIsa::avx2 ? ::kiln::simd_avx2::f   \
-                                   : ::kiln::simd_plain::f)
+// The function's name may carry template arguments, hence the dots.
+#define KILN_SIMD_PICK(isa, ...)                                      \
+  ((isa) >= ::kiln::CpuIsa::avx512 ? ::kiln::simd_avx512::__VA_ARGS__ \
+   : (isa) >= ::kiln::CpuIsa::avx2 ? ::kiln::simd_avx2::__VA_ARGS__   \
+                                   : ::kiln::simd_plain::__VA_ARGS__)

@@ -10,7 +10,7 @@
 // The target is switched by pragma after the headers, not by compiler flags: a std:: template that such a
 // file shares with the rest of the program would otherwise be emitted once, with AVX-512 in it, and fault on
 // older machines.
-#include <immintrin.h>
+#include "device/cpu/intrinsics.h"
 
 #include <cmath>
 #include <cstdint>

@@ -10,9 +10,13 @@
 #include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/draw_weights/draw_weights.h"
+#include "ops/elementwise/binary.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/unary.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
 #include "ops/select.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/swiglu/swiglu.h"
@@ -70,10 +74,29 @@ OpListing listing(const Place& place) {
 // One line per op.
 std::vector<OpListing> list_all(const Place& p) {
   return {
-      listing<AccumulateLossOp>(p), listing<AdamWOp>(p),        listing<AddOp>(p),
-      listing<AttentionOp>(p),      listing<CrossEntropyOp>(p), listing<DrawWeightsOp>(p),
-      listing<EmbeddingOp>(p),      listing<JudgeStepOp>(p),    listing<LinearOp>(p),
-      listing<RmsNormOp>(p),        listing<SquareSumOp>(p),    listing<SwigluOp>(p),
+      listing<AccumulateLossOp>(p),
+      listing<AdamWOp>(p),
+      listing<AddOp>(p),
+      listing<AttentionOp>(p),
+      listing<CrossEntropyOp>(p),
+      listing<DrawWeightsOp>(p),
+      listing<EmbeddingOp>(p),
+      listing<JudgeStepOp>(p),
+      listing<LinearOp>(p),
+      listing<MulOp>(p),
+      listing<MulColumnsOp>(p),
+      listing<MulRowsOp>(p),
+      listing<ReluOp>(p),
+      listing<RmsNormOp>(p),
+      listing<RopeOp>(p),
+      listing<RowMeanOp>(p),
+      listing<RsqrtOp>(p),
+      listing<ScaleOp>(p),
+      listing<SiluOp>(p),
+      listing<SquareOp>(p),
+      listing<SquareSumOp>(p),
+      listing<SubOp>(p),
+      listing<SwigluOp>(p),
   };
 }
 

@@ -42,9 +42,11 @@ inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c
 std::vector<OpCase> add_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> cross_entropy_cases();
+std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> rms_norm_cases();
+std::vector<OpCase> rope_cases();
 std::vector<OpCase> swiglu_cases();
 
 std::vector<OpCase> all_op_cases();

@@ -93,10 +93,10 @@ TEST_F(BadArguments, DevicesAreNamed) {
 
 TEST_F(BadArguments, UnknownVariantsGetASuggestion) {
   EXPECT_EQ(complaint([&] { add(ctx, t({1, 2}), t({1, 2}), "naiv"); }, ErrorKind::usage),
-            "[add] has no variant 'naiv' | did you mean 'naive'? it has: naive");
+            "[add] has no variant 'naiv' | did you mean 'naive'? it has: fused, naive");
   ctx.variants().set("swiglu", "warp");
   EXPECT_EQ(complaint([&] { swiglu(ctx, t({1, 2}), t({1, 2})); }, ErrorKind::usage),
-            "[swiglu] has no variant 'warp' | it has: naive");
+            "[swiglu] has no variant 'warp' | it has: fused, naive, composed");
 }
 
 TEST_F(BadArguments, AVariantThatCannotRunGivesEveryReason) {

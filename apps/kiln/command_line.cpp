@@ -100,7 +100,11 @@ void reject_leftover(const CLI::App& app) {
   const CLI::App& inner = innermost(app);
   const std::string seen = left.front().substr(0, left.front().find('='));
   if (seen.size() > 1 && seen.front() == '-') {
-    throw_unknown("unknown option", seen, option_names(inner), app.get_name());
+    std::vector<std::string> names = option_names(inner);
+    if (&inner != &app) {  // the common options work there too
+      for (std::string& name : option_names(app)) names.push_back(std::move(name));
+    }
+    throw_unknown("unknown option", seen, names, app.get_name());
   }
   std::vector<std::string> names;
   for (const CLI::App* sub : inner.get_subcommands([](const CLI::App*) { return true; })) {

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -20,6 +21,29 @@ using nlohmann::ordered_json;
 template <class T>
 ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json rate_json(const Ceiling& c) {
+  return {{"one_thread", c.one / 1e9}, {"all_threads", c.all / 1e9}};
+}
+
+// GB/s and GFLOP/s.
+ordered_json ceilings_json(const DoctorFacts& facts) {
+  const CpuCeilings& c = *facts.ceilings;
+  ordered_json page = {{"threads", c.threads}, {"copy_gb_per_s", rate_json(c.copy)}};
+  ordered_json& rates = page["gflop_per_s"];
+  for (const CpuCeilings::Fma& f : c.fma) rates[fmt::format("fma_{}", name_of(f.isa))] = rate_json(f.flops);
+  if (c.bf16_dot) rates["bf16_dot"] = rate_json(*c.bf16_dot);
+  if (c.amx) rates["amx_bf16"] = rate_json(*c.amx);
+  for (const MeasuredGemm& g : facts.gemms) {
+    page["gemm_gflop_per_s"][std::string(name_of(g.dtype))] = {
+        {"variant", g.variant},
+        {"size", 512},
+        {"rate", g.flops_per_second / 1e9},
+        {"of_ceiling", g.flops_per_second / c.flops_for(g.dtype, facts.isa).all}};
+  }
+  page["seconds"] = c.seconds;
+  return page;
 }
 
 ordered_json to_json(const DoctorFacts& facts) {
@@ -49,6 +73,8 @@ ordered_json to_json(const DoctorFacts& facts) {
   for (const Problem& problem : facts.problems) {
     problems.push_back({{"problem", problem.what}, {"remedy", problem.remedy}});
   }
+  ordered_json measured = nullptr;
+  if (facts.ceilings) measured = ceilings_json(facts);
   return {{"kiln",
            {{"version", build.version},
             {"build_id", build.build_id},
@@ -58,6 +84,8 @@ ordered_json to_json(const DoctorFacts& facts) {
           {"cpu",
            {{"model", facts.cpu_model},
             {"features", features},
+            {"isa", name_of(facts.isa)},
+            {"isa_forced", facts.isa_forced.empty() ? ordered_json(nullptr) : ordered_json(facts.isa_forced)},
             {"cpus_online", limits.cpus_online},
             {"cpus_allowed", limits.cpus_allowed},
             {"cgroup_cpus", or_null(limits.cgroup_cpus)},
@@ -66,6 +94,7 @@ ordered_json to_json(const DoctorFacts& facts) {
            {{"total_bytes", limits.memory_total},
             {"available_bytes", limits.memory_available},
             {"cgroup_limit_bytes", or_null(limits.cgroup_memory)}}},
+          {"ceilings", measured},
           {"gpus", gpus},
           {"why_no_gpu", facts.gpus.empty() ? ordered_json(facts.why_no_gpu) : ordered_json(nullptr)},
           {"libraries", parts},
@@ -84,6 +113,8 @@ std::string cpu_lines(const DoctorFacts& facts) {
   }
   std::string text = fmt::format("cpu      {}\n", facts.cpu_model);
   text += fmt::format("isa     {}\n", isa.empty() ? " none of those we use" : isa);
+  text += fmt::format("kernels  {}{}\n", name_of(facts.isa),
+                      facts.isa_forced.empty() ? "" : fmt::format(" (KILN_CPU_ISA={})", facts.isa_forced));
   text += fmt::format("cores    {} usable ({} online, {} allowed by affinity", limits.cpus_usable,
                       limits.cpus_online, limits.cpus_allowed);
   text +=
@@ -93,11 +124,36 @@ std::string cpu_lines(const DoctorFacts& facts) {
   return text;
 }
 
+std::string rate(double per_second) {
+  const double g = per_second / 1e9;
+  return g >= 100 ? fmt::format("{:.0f}", g) : fmt::format("{:.1f}", g);
+}
+
+std::string ceiling_lines(const DoctorFacts& facts) {
+  const CpuCeilings& c = *facts.ceilings;
+  auto line = [&](std::string_view name, const Ceiling& r, std::string_view unit) {
+    return fmt::format("{:<9}{} {} with one thread, {} with {}\n", name, rate(r.one), unit, rate(r.all),
+                       c.threads);
+  };
+  std::string text = line("copy", c.copy, "GB/s (read + write)");
+  for (const CpuCeilings::Fma& f : c.fma)
+    text += line("fma", f.flops, fmt::format("GFLOP/s fp32 {}", name_of(f.isa)));
+  if (c.bf16_dot) text += line("dot", *c.bf16_dot, "GFLOP/s bf16");
+  if (c.amx) text += line("amx", *c.amx, "GFLOP/s bf16");
+  for (const MeasuredGemm& g : facts.gemms) {
+    text += fmt::format("gemm     {} GFLOP/s {}, 512 x 512 x 512 by `{}`: {:.0f} % of the above\n",
+                        rate(g.flops_per_second), name_of(g.dtype), g.variant,
+                        100 * g.flops_per_second / c.flops_for(g.dtype, facts.isa).all);
+  }
+  return text;
+}
+
 std::string to_text(const DoctorFacts& facts) {
   const BuildInfo& build = build_info();
   std::string text = fmt::format("kiln     {} ({}, {}, {})\n", build.version, build.build_id,
                                  build.build_type, build.compiler);
   text += cpu_lines(facts);
+  if (facts.ceilings) text += ceiling_lines(facts);
   for (const GpuInfo& gpu : facts.gpus) {
     text += fmt::format("cuda:{}   {}, sm_{}{}, {} SMs, {} of {} free\n", gpu.index, gpu.name, gpu.major,
                         gpu.minor, gpu.sm_count, gib(gpu.free_bytes), gib(gpu.total_bytes));
@@ -114,8 +170,8 @@ std::string to_text(const DoctorFacts& facts) {
   return text;
 }
 
-void run_doctor(const CommonOptions& common) {
-  const DoctorFacts facts = examine_machine();
+void run_doctor(const CommonOptions& common, bool quick) {
+  const DoctorFacts facts = examine_machine(!quick);
   const std::string text =
       common.json ? to_json(facts).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
                   : to_text(facts);
@@ -126,8 +182,10 @@ void run_doctor(const CommonOptions& common) {
 
 }  // namespace
 
-CommandBody add_doctor(CLI::App& /*app*/, const CommonOptions& common) {
-  return [&common] { run_doctor(common); };
+CommandBody add_doctor(CLI::App& app, const CommonOptions& common) {
+  auto quick = std::make_shared<bool>(false);
+  app.add_flag("--quick", *quick, "Measure nothing: skips the copy, multiply-add and product rates");
+  return [quick, &common] { run_doctor(common, *quick); };
 }
 
 }  // namespace kiln::cli

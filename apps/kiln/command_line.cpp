@@ -99,7 +99,10 @@ void reject_leftover(const CLI::App& app) {
   if (left.empty()) return;
   const CLI::App& inner = innermost(app);
   const std::string seen = left.front().substr(0, left.front().find('='));
-  const std::vector<std::string> options = option_names(inner);
+  std::vector<std::string> options = option_names(inner);
+  if (&inner != &app) {  // the common options work there too
+    for (std::string& name : option_names(app)) options.push_back(std::move(name));
+  }
   const bool known =
       std::find(options.begin(), options.end(), seen) != options.end();  // it stood behind "--"
   if (seen.size() > 1 && seen.front() == '-' && !known) {

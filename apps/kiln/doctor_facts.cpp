@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
+#include "autograd/tape.h"
 #include "base/build_info.h"
+#include "base/error.h"
 #include "device/gpu_code.h"
+#include "ops/linear/linear.h"
+#include "perf/timing.h"
 
 namespace kiln::cli {
 namespace {
@@ -32,6 +37,58 @@ void check_cpu(const CpuFeatures& features, std::vector<Problem>& problems) {
         {"the processor offers no AVX2 with FMA: CPU kernels run as plain C++, several times slower",
          "in a virtual machine, pass the host's CPU model through"});
   }
+}
+
+void check_isa(const DoctorFacts& facts, std::vector<Problem>& problems) {
+  if (!facts.isa_refused.empty()) {
+    problems.push_back({facts.isa_refused, facts.isa_refused_hint});
+  } else if (!facts.isa_forced.empty() && facts.isa < best_cpu_isa()) {
+    problems.push_back({fmt::format("KILN_CPU_ISA={} keeps CPU kernels below what this processor has ({})",
+                                    facts.isa_forced, name_of(best_cpu_isa())),
+                        "unset KILN_CPU_ISA, unless that is what you are studying"});
+  }
+}
+
+void check_ceilings(const CpuCeilings& c, std::vector<Problem>& problems) {
+  if (c.fma.empty() || c.threads < 2) return;
+  const Ceiling& fma = c.fma.back().flops;
+  const double gain = fma.all / fma.one;
+  if (gain < 0.7 * c.threads) {
+    problems.push_back(
+        {fmt::format("{} threads multiply only {:.1f} times as fast as one: the cores are shared", c.threads,
+                     gain),
+         "stop other work on this machine before timing anything; with hyper-threads, use half as many "
+         "--threads"});
+  }
+}
+
+// What a run gets, next to what the registers could do.
+std::vector<MeasuredGemm> measure_gemms(CpuIsa isa) {
+  constexpr int64_t kSize = 512;
+  RankOptions options;
+  options.cpu_isa = isa;
+  RankContext ctx(options);
+  std::vector<MeasuredGemm> gemms;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Param w;
+    w.name = "weight";
+    w.shape = {kSize, kSize};
+    w.value = ctx.zeros(w.shape, dtype);
+    const Tensor x = ctx.zeros({kSize, kSize}, dtype);
+    std::string variant;
+    struct Name : OpObserver {
+      std::string& name;
+      explicit Name(std::string& n) : name(n) {}
+      void on_op_begin(RankContext&, const OpEvent& e) override { name = e.variant; }
+    } observer(variant);
+    ctx.add_observer(&observer);
+    const GradModeGuard off(ctx, GradMode::off);
+    const Timing t =
+        time_work({[&] { linear(ctx, x, w); }}, {.min_samples = 5, .min_seconds = 0.02, .max_seconds = 0.1});
+    ctx.remove_observer(&observer);
+    gemms.push_back({dtype, variant, 2.0 * kSize * kSize * kSize / t.min});
+  }
+  return gemms;
 }
 
 void check_gpus(const DoctorFacts& facts, std::string_view cuda_archs, std::vector<Problem>& problems) {
@@ -63,6 +120,8 @@ std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cud
                                    std::string_view cuda_archs, bool gpu_present) {
   std::vector<Problem> problems;
   check_cpu(facts.features, problems);
+  check_isa(facts, problems);
+  if (facts.ceilings) check_ceilings(*facts.ceilings, problems);
   if (!built_with_cuda && gpu_present) {
     problems.push_back({"this machine has an NVIDIA GPU, but this program was built without CUDA",
                         "run `make cuda` and use build-cuda/kiln"});
@@ -81,12 +140,26 @@ std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cud
   return problems;
 }
 
-DoctorFacts examine_machine() {
+DoctorFacts examine_machine(bool measure) {
   const BuildInfo& build = build_info();
   DoctorFacts facts;
   facts.cpu_model = cpu_model();
   facts.features = cpu_features();
+  const char* forced = std::getenv("KILN_CPU_ISA");
+  facts.isa_forced = forced ? forced : "";
+  try {
+    facts.isa = cpu_isa_from_environment();
+  } catch (const Error& error) {  // a problem to report, not one to stop at
+    facts.isa = best_cpu_isa();
+    facts.isa_refused = error.what();
+    facts.isa_refused_hint = error.hint();
+  }
   facts.limits = read_host_limits();
+  if (measure) {
+    ThreadPool pool(ThreadPool::available_threads());
+    facts.ceilings = measure_cpu_ceilings(pool, facts.isa);
+    facts.gemms = measure_gemms(facts.isa);
+  }
   facts.gpus = list_gpus(&facts.why_no_gpu);
   facts.cublaslt_version = cublaslt_version();
   const std::string_view without_gpu = "models run on the CPU only";

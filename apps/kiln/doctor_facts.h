@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/host_limits.h"
 #include "device/gpu_info.h"
+#include "perf/ceilings.h"
 
 namespace kiln::cli {
 
@@ -25,9 +27,22 @@ struct Problem {
   std::string remedy;
 };
 
+// A matrix product as a run would do it: y = x W^T, 512 x 512 x 512.
+struct MeasuredGemm {
+  DType dtype;
+  std::string variant;
+  double flops_per_second;
+};
+
 struct DoctorFacts {
   std::string cpu_model;
   CpuFeatures features;
+  CpuIsa isa = CpuIsa::plain;  // what kernels will use
+  std::string isa_forced;      // KILN_CPU_ISA as it stands in the environment, or empty
+  std::string isa_refused;     // why that cannot be had, or empty
+  std::string isa_refused_hint;
+  std::optional<CpuCeilings> ceilings;  // with all threads and with one; nothing unless measured
+  std::vector<MeasuredGemm> gemms;
   HostLimits limits;
   std::vector<GpuInfo> gpus;
   std::string why_no_gpu;  // empty when there is one
@@ -36,7 +51,8 @@ struct DoctorFacts {
   std::vector<Problem> problems;
 };
 
-DoctorFacts examine_machine();
+// `measure`: ceilings and products too, about a second.
+DoctorFacts examine_machine(bool measure = false);
 
 // The problems that follow from the other facts; apart, so that machines we do not have can be tested.
 // `gpu_in_machine`: the kernel has an NVIDIA device, whether or not we can use it.

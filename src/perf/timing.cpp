@@ -10,8 +10,9 @@
 namespace kiln {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 double seconds_of(const TimedWork& work) {
-  using Clock = std::chrono::steady_clock;
   if (work.prepare) work.prepare();
   if (work.wait) work.wait();
   const Clock::time_point begin = Clock::now();
@@ -50,21 +51,22 @@ Timing summarize(std::vector<double> samples) {
 }
 
 Timing time_work(const TimedWork& work, const TimingOptions& o) {
+  const Clock::time_point begin = Clock::now();
+  auto spent = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   const double first = seconds_of(work);
   int warmups = 1;
   std::vector<double> samples;
-  double spent = first, sampled = 0;
-  if (first > o.max_seconds) {  // too slow to do again
+  double sampled = 0;
+  if (spent() > o.max_seconds) {  // too slow to do again
     samples.push_back(first);
     warmups = 0;
   } else {
-    for (; warmups < o.warmups && spent < o.max_seconds / 4; ++warmups) spent += seconds_of(work);
+    for (; warmups < o.warmups && spent() < o.max_seconds / 4; ++warmups) (void)seconds_of(work);
     while (static_cast<int>(samples.size()) < o.max_samples) {
       const bool enough = static_cast<int>(samples.size()) >= o.min_samples && sampled >= o.min_seconds;
-      if (enough || (!samples.empty() && spent >= o.max_seconds)) break;
+      if (enough || (!samples.empty() && spent() >= o.max_seconds)) break;
       samples.push_back(seconds_of(work));
       sampled += samples.back();
-      spent += samples.back();
     }
   }
   Timing t = summarize(std::move(samples));

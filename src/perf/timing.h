@@ -14,9 +14,8 @@ struct TimingOptions {
   int min_samples = 10;
   int max_samples = 2000;
   double min_seconds = 0.25;  // of samples, besides min_samples
-  // Work so slow that it would take longer than this gets fewer samples, the first warm-up among them if need
-  // be.
-  double max_seconds = 4;
+  // All there is, preparation included: slow work gets fewer samples, the very slow one, its first call.
+  double max_seconds = 3;
 };
 
 struct Timing {

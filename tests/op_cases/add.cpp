@@ -1,6 +1,6 @@
 #include "ops/add/add.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -27,6 +27,24 @@ std::vector<OpCase> add_cases() {
                      return add(ctx, in[0].tensor, in[0].tensor);
                    }});
   return cases;
+}
+
+OpBench add_bench() {
+  using K = CaseInput::Kind;
+  return {"add",
+          {},
+          {{{"rows", 8192}, {"cols", 2048}}},
+          {{"rows", 64}},
+          [](const BenchShape& s) {
+            const Shape shape{s["rows"], s["cols"]};
+            return OpCase{"add",
+                          s.str(),
+                          {{"a", K::activation, shape}, {"b", K::activation, shape}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return add(ctx, in[0].tensor, in[1].tensor);
+                          }};
+          },
+          {{"forward", Pass::forward}}};  // its gradient is handed over, not computed
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "ops/attention/attention.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -42,6 +42,41 @@ std::vector<OpCase> attention_cases() {
   one("causal_3x128_d128", {1, 3, 128, 4, 2, 128}, true);
   one("no_keys", {1, 5, 0, 2, 1, 8}, true);
   return cases;
+}
+
+OpBench attention_bench() {
+  using K = CaseInput::Kind;
+  return {
+      "attention",
+      {},
+      // 0: kv_seq as seq, kv_heads as heads, not full but causal
+      {{{"batch", 1}, {"seq", 512}, {"kv_seq", 0}, {"heads", 12}, {"kv_heads", 0}, {"dim", 64}, {"full", 0}},
+       {{"batch", 1},
+        {"seq", 1024},
+        {"kv_seq", 0},
+        {"heads", 12},
+        {"kv_heads", 0},
+        {"dim", 64},
+        {"full", 0}}},
+      {{"batch", 1}, {"seq", 130}, {"kv_seq", 130}},
+      [](const BenchShape& s) {
+        AttentionOptions o;
+        o.heads = s["heads"];
+        o.kv_heads = s["kv_heads"] == 0 ? s["heads"] : s["kv_heads"];
+        o.causal = s["full"] == 0;
+        if (o.heads % o.kv_heads != 0) {
+          throw Error(cat("[attention] ", o.heads, " heads cannot share ", o.kv_heads, " key/value heads"),
+                      "heads must be a multiple of kv_heads", ErrorKind::usage);
+        }
+        const int64_t Tk = s["kv_seq"] == 0 ? s["seq"] : s["kv_seq"];
+        const Shape q{s["batch"], s["seq"], o.heads * s["dim"]}, kv{s["batch"], Tk, o.kv_heads * s["dim"]};
+        return OpCase{"attention",
+                      s.str(),
+                      {{"q", K::activation, q}, {"k", K::activation, kv}, {"v", K::activation, kv}},
+                      [o](RankContext& ctx, std::span<const CaseArgument> in) {
+                        return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
+                      }};
+      }};
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "ops/cross_entropy/cross_entropy.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -30,6 +30,20 @@ std::vector<OpCase> cross_entropy_cases() {
   one("strided", {6, 33}, 0, 7);
   one("more_than_a_block", {3, 2051}, 0);
   return cases;
+}
+
+OpBench cross_entropy_bench() {
+  using K = CaseInput::Kind;
+  return {"cross_entropy", {}, {{{"rows", 2048}, {"vocab", 10000}}}, {{"rows", 64}}, [](const BenchShape& s) {
+            CaseInput ids{"targets", K::ids, {s["rows"]}};
+            ids.ids_below = s["vocab"];
+            return OpCase{"cross_entropy",
+                          s.str(),
+                          {{"logits", K::activation, {s["rows"], s["vocab"]}}, ids},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return cross_entropy(ctx, in[0].tensor, in[1].tensor);
+                          }};
+          }};
 }
 
 }  // namespace kiln

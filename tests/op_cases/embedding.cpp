@@ -1,6 +1,6 @@
 #include "ops/embedding/embedding.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -22,6 +22,24 @@ std::vector<OpCase> embedding_cases() {
   one("some_rows_unused", {3, 7}, 101, 65);
   one("no_tokens", {0}, 3, 4);
   return cases;
+}
+
+OpBench embedding_bench() {
+  using K = CaseInput::Kind;
+  return {"embedding",
+          {},
+          {{{"rows", 8192}, {"vocab", 10000}, {"cols", 1024}}},
+          {{"rows", 256}, {"vocab", 1000}},
+          [](const BenchShape& s) {
+            CaseInput ids{"tokens", K::ids, {s["rows"]}};
+            ids.ids_below = s["vocab"];
+            return OpCase{"embedding",
+                          s.str(),
+                          {ids, {"weight", K::param, {s["vocab"], s["cols"]}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return embedding(ctx, in[0].tensor, *in[1].param);
+                          }};
+          }};
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "ops/linear/linear.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -25,6 +25,28 @@ std::vector<OpCase> linear_cases() {
   one("deeper_than_a_block", {29, 401}, 33);
   one("more_rows_than_a_block", {403, 5}, 3);
   return cases;
+}
+
+OpBench linear_bench() {
+  using K = CaseInput::Kind;
+  return {"linear",
+          {"matmul"},
+          {{{"rows", 512}, {"in", 512}, {"out", 512}},
+           {{"rows", 1024}, {"in", 1024}, {"out", 1024}},
+           {{"rows", 2048}, {"in", 768}, {"out", 2304}}},
+          {{"rows", 131}, {"in", 1100}, {"out", 530}},
+          [](const BenchShape& s) {
+            return OpCase{
+                "linear",
+                s.str(),
+                {{"x", K::activation, {s["rows"], s["in"]}}, {"weight", K::param, {s["out"], s["in"]}, 0.3f}},
+                [](RankContext& ctx, std::span<const CaseArgument> in) {
+                  return linear(ctx, in[0].tensor, *in[1].param);
+                }};
+          },
+          {{"forward", Pass::forward},
+           {"dgrad", Pass::backward, {"x"}, 0.5},
+           {"wgrad", Pass::backward, {"weight"}, 0.5}}};
 }
 
 }  // namespace kiln

@@ -14,7 +14,13 @@
 namespace kiln {
 
 struct CaseInput {
-  enum class Kind { activation, param, ids };
+  enum class Kind {
+    activation,
+    param,
+    ids,
+    state,     // an optimizer's: in the statistics dtype, without a gradient
+    low_half,  // of split weights: int16 zeros for bf16, no tensor at all for other dtypes
+  };
   const char* name;
   Kind kind;
   Shape shape;
@@ -22,6 +28,7 @@ struct CaseInput {
   int64_t row_padding = 0;   // elements between rows: a non-contiguous view
   int64_t ids_below = 0;     // ids: uniform in [0, ids_below)
   int64_t ignore_every = 0;  // ids: every n-th is the ignored target
+  bool absolute = false;     // values are not negative
 };
 
 // What a case's call sees of input i: a tensor, or the handle of a parameter.

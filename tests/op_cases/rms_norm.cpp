@@ -1,6 +1,6 @@
 #include "ops/rms_norm/rms_norm.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -23,6 +23,18 @@ std::vector<OpCase> rms_norm_cases() {
   one("0x16", {0, 16});
   one("tiny_values", {3, 31}, 0, 1e-3f);
   return cases;
+}
+
+OpBench rms_norm_bench() {
+  using K = CaseInput::Kind;
+  return {"rms_norm", {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [](const BenchShape& s) {
+            return OpCase{"rms_norm",
+                          s.str(),
+                          {{"x", K::activation, {s["rows"], s["cols"]}}, {"weight", K::param, {s["cols"]}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return rms_norm(ctx, in[0].tensor, *in[1].param, 1e-5f);
+                          }};
+          }};
 }
 
 }  // namespace kiln

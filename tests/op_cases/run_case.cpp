@@ -1,7 +1,7 @@
 #include "op_cases/run_case.h"
 
+#include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
 
 #include "autograd/tape.h"
@@ -12,13 +12,15 @@
 namespace kiln {
 namespace {
 
-std::vector<double> draw(int64_t count, uint64_t seed, const char* name, float scale, DType dtype) {
+std::vector<double> draw(const CaseInput& in, uint64_t seed, DType dtype) {
+  const int64_t count = in.shape.numel();
   std::vector<double> values(static_cast<std::size_t>(count));
-  const PhiloxKey key = philox_key(seed, name);
+  const PhiloxKey key = philox_key(seed, in.name);
   with_float(dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t i = 0; i < count; ++i) {
-      const float z = scale * philox_normal(key, static_cast<uint64_t>(i));
+      const float normal = in.scale * philox_normal(key, static_cast<uint64_t>(i));
+      const float z = in.absolute ? std::fabs(normal) : normal;
       values[i] = static_cast<double>(widen(static_cast<T>(static_cast<Accum<T>>(z))));
     }
   });
@@ -88,55 +90,94 @@ Tensor poisoned(RankContext& ctx, const Shape& shape, DType dtype) {  // an outp
 CaseData draw_case(const OpCase& c, DType dtype, uint64_t seed) {
   CaseData data;
   for (const CaseInput& in : c.inputs) {
-    data.inputs.push_back(in.kind == CaseInput::Kind::ids
-                              ? draw_ids(in, seed)
-                              : draw(in.shape.numel(), seed, in.name, in.scale, dtype));
+    data.inputs.push_back(in.kind == CaseInput::Kind::ids ? draw_ids(in, seed) : draw(in, seed, dtype));
   }
   // The output's size is known by running the schedule without data.
   RankOptions meta;
   meta.device = Device::meta();
   RankContext ctx(meta);
-  CaseData empty;
-  std::vector<CaseArgument> arguments;
-  std::deque<Param> params;
-  for (const CaseInput& in : c.inputs) {
-    const DType t = in.kind == CaseInput::Kind::ids ? DType::i32 : DType::f32;
-    CaseArgument a{make_tensor(ctx, in, {}, t, Tag::data), nullptr};
-    if (in.kind == CaseInput::Kind::param) {
-      a.param = &params.emplace_back();
-      a.param->name = in.name;
-      a.param->shape = in.shape;
-      a.param->value = a.tensor;
-    }
-    arguments.push_back(std::move(a));
-  }
+  CaseData nothing;
+  nothing.inputs.resize(c.inputs.size());
+  const CaseSetup setup(ctx, c, nothing, dtype);
   GradModeGuard off(ctx, GradMode::off);
-  data.dy = draw(c.call(ctx, arguments).numel(), seed, "dy", 1, dtype);
+  const Shape out{c.call(ctx, setup.arguments()).numel()};
+  data.dy = draw({"dy", CaseInput::Kind::activation, out}, seed, dtype);
+  return data;
+}
+
+CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
+                     const std::vector<std::string>& wants)
+    : ctx_(ctx), case_(c) {
+  ctx.tape().reset();
+  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+    const CaseInput& in = c.inputs[i];
+    const bool wanted = wants.empty() || std::find(wants.begin(), wants.end(), in.name) != wants.end();
+    watched_.push_back(wanted && in.kind == CaseInput::Kind::activation);
+    if (in.kind == CaseInput::Kind::param) {
+      Param& p = params_.emplace_back();
+      p.name = in.name;
+      p.shape = in.shape;
+      p.value = make_tensor(ctx, in, data.inputs[i], dtype, Tag::param);
+      p.trainable = wanted;
+      if (wanted) p.grad = poisoned(ctx, in.shape, stat_dtype(dtype));
+      arguments_.push_back({Tensor(), &p});
+    } else if (in.kind == CaseInput::Kind::ids) {
+      arguments_.push_back({make_tensor(ctx, in, data.inputs[i], DType::i32, Tag::data), nullptr});
+    } else if (in.kind == CaseInput::Kind::state) {
+      arguments_.push_back({make_tensor(ctx, in, data.inputs[i], stat_dtype(dtype), Tag::optim), nullptr});
+    } else if (in.kind == CaseInput::Kind::low_half) {
+      arguments_.push_back(
+          {dtype == DType::bf16 ? ctx.zeros(in.shape, DType::i16, Tag::param) : Tensor(), nullptr});
+    } else {
+      const Tensor t = make_tensor(ctx, in, data.inputs[i], dtype, Tag::data);
+      arguments_.push_back({watched_.back() ? ctx.tape().watch(t) : t, nullptr});
+    }
+  }
+}
+
+void CaseSetup::begin_step() {
+  ctx_.tape().reset();
+  for (Param& p : params_) {
+    p.touched.clear();
+    p.expected = p.arrived = 0;
+  }
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    if (watched_[i]) arguments_[i].tensor = ctx_.tape().watch(arguments_[i].tensor.detach());
+  }
+}
+
+Tensor CaseSetup::upload_like(const Tensor& y, const std::vector<double>& values) {
+  const CaseInput out{"dy", CaseInput::Kind::activation, y.shape()};
+  return make_tensor(ctx_, out, values, y.dtype(), Tag::data);
+}
+
+std::vector<double> repeat_to(std::vector<double> values, int64_t count) {
+  const auto n = static_cast<std::size_t>(count);
+  const std::size_t period = std::max<std::size_t>(1, values.size());
+  values.resize(n);
+  for (std::size_t i = period; i < n; ++i) values[i] = values[i - period];
+  return values;
+}
+
+CaseData draw_repeating(const OpCase& c, DType dtype, uint64_t seed) {
+  constexpr int64_t kPeriod = 65536;
+  CaseData data;
+  for (const CaseInput& in : c.inputs) {
+    const int64_t n = in.shape.numel();
+    CaseInput part = in;
+    part.shape = {std::min(n, kPeriod)};
+    data.inputs.push_back(
+        repeat_to(in.kind == CaseInput::Kind::ids ? draw_ids(part, seed) : draw(part, seed, dtype), n));
+  }
   return data;
 }
 
 CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
                     const CaseOptions& options) {
   Tape& tape = ctx.tape();
-  tape.reset();
   const bool meta = ctx.device().is_meta();
-  std::deque<Param> params;
-  std::vector<CaseArgument> arguments;
-  for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-    const CaseInput& in = c.inputs[i];
-    if (in.kind == CaseInput::Kind::param) {
-      Param& p = params.emplace_back();
-      p.name = in.name;
-      p.shape = in.shape;
-      p.value = make_tensor(ctx, in, data.inputs[i], dtype, Tag::param);
-      p.grad = poisoned(ctx, in.shape, stat_dtype(dtype));
-      arguments.push_back({Tensor(), &p});
-    } else if (in.kind == CaseInput::Kind::ids) {
-      arguments.push_back({make_tensor(ctx, in, data.inputs[i], DType::i32, Tag::data), nullptr});
-    } else {
-      arguments.push_back({tape.watch(make_tensor(ctx, in, data.inputs[i], dtype, Tag::data)), nullptr});
-    }
-  }
+  CaseSetup setup(ctx, c, data, dtype);
+  const std::span<const CaseArgument> arguments = setup.arguments();
   CaseResult result;
   ctx.allocator().reset_peaks();
   for (int pass = 0; pass < options.times; ++pass) {
@@ -144,14 +185,13 @@ CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DTy
     Tensor y = c.call(ctx, arguments);
     if (!meta && pass == 0) result.y = fetch(ctx, y);
     if (!options.backward) continue;
-    CaseInput out{"dy", CaseInput::Kind::activation, y.shape()};
-    tape.backward(y, make_tensor(ctx, out, data.dy, y.dtype(), Tag::data));
+    tape.backward(y, setup.upload_like(y, data.dy));
   }
   result.memory = ctx.allocator().stats();
   if (meta || !options.backward) return result;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const CaseInput::Kind kind = c.inputs[i].kind;
-    if (kind == CaseInput::Kind::ids) {
+    if (kind != CaseInput::Kind::param && kind != CaseInput::Kind::activation) {
       result.grads.emplace_back();
     } else {
       result.grads.push_back(fetch(

@@ -2,6 +2,8 @@
 // double.
 #pragma once
 
+#include <deque>
+#include <string>
 #include <vector>
 
 #include "op_cases/op_case.h"
@@ -15,7 +17,7 @@ struct CaseData {
 
 struct CaseResult {
   std::vector<double> y;
-  std::vector<std::vector<double>> grads;  // per input; empty for ids
+  std::vector<std::vector<double>> grads;  // per input; empty for those without a gradient
   MemoryStats memory;
 };
 
@@ -30,6 +32,32 @@ struct CaseOptions {
 // On meta there are no numbers: y and grads stay empty.
 CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
                     const CaseOptions& options = {});
+
+// A case's arguments on the device, to call as often as one likes: what run_case and the benches run on.
+class CaseSetup {
+ public:
+  // `wants`: which inputs get a gradient, by name; empty: all that can.
+  CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
+            const std::vector<std::string>& wants = {});
+  CaseSetup(const CaseSetup&) = delete;
+  CaseSetup& operator=(const CaseSetup&) = delete;
+
+  std::span<const CaseArgument> arguments() const { return arguments_; }
+  void begin_step();  // forgets the tape: the next backward writes gradients instead of adding to them
+  Tensor upload_like(const Tensor& y, const std::vector<double>& values);  // a gradient for output y
+
+ private:
+  RankContext& ctx_;
+  const OpCase& case_;
+  std::vector<bool> watched_;
+  std::deque<Param> params_;
+  std::vector<CaseArgument> arguments_;
+};
+
+// As draw_case, but values repeat after 64 Ki elements: for sizes where drawing would take longer than
+// running. No output gradient.
+CaseData draw_repeating(const OpCase& c, DType dtype, uint64_t seed);
+std::vector<double> repeat_to(std::vector<double> values, int64_t count);
 
 // ||a - b|| / ||b||, or ||a|| where b is zero. NaN in one place only gives infinity.
 double relative_error(const std::vector<double>& a, const std::vector<double>& b);

@@ -1,6 +1,6 @@
 #include "ops/swiglu/swiglu.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -23,6 +23,19 @@ std::vector<OpCase> swiglu_cases() {
   one("large_gates", {4, 33}, 0, 20);
   one("0x8", {0, 8});
   return cases;
+}
+
+OpBench swiglu_bench() {
+  using K = CaseInput::Kind;
+  return {"swiglu", {}, {{{"rows", 4096}, {"cols", 3072}}}, {{"rows", 64}}, [](const BenchShape& s) {
+            const Shape shape{s["rows"], s["cols"]};
+            return OpCase{"swiglu",
+                          s.str(),
+                          {{"gate", K::activation, shape}, {"up", K::activation, shape}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return swiglu(ctx, in[0].tensor, in[1].tensor);
+                          }};
+          }};
 }
 
 }  // namespace kiln

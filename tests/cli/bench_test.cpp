@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "kiln/bench_op.h"
+#include "kiln/bench_pages.h"
+#include "op_cases/run_case.h"
+
+namespace kiln::cli {
+namespace {
+
+BenchOpRequest small_request(const char* op) {
+  BenchOpRequest r{.bench = find_op_bench(op),
+                   .shapes = {},
+                   .dtypes = {DType::f32},
+                   .variants = {},
+                   .forms = {},
+                   .device = Device::cpu()};
+  BenchShape shape = r.bench.shapes.front();
+  for (const auto& [key, value] : r.bench.shapes.front().all()) shape.set(key, std::min<int64_t>(value, 6));
+  r.shapes = {shape};
+  r.forms = r.bench.forms;
+  r.threads = 2;
+  return r;
+}
+
+TEST(BenchShapes, AreReadByName) {
+  const OpBench bench = find_op_bench("matmul");
+  EXPECT_EQ(bench.op, "linear");
+  EXPECT_EQ(parse_bench_shape(bench, "out=7,rows=3").str(), "rows=3,in=512,out=7");
+  for (const char* wrong : {"", "rows", "=3", "rows=", "rows=0", "rows=-1", "rows=1.5", "rows=99999999999",
+                            "row=3", "rows=3,,in=4"}) {
+    try {
+      parse_bench_shape(bench, wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage) << wrong;
+      EXPECT_FALSE(error.hint().empty()) << wrong;
+    }
+  }
+  EXPECT_EQ(parse_bench_shape(find_op_bench("attention"), "kv_heads=0,full=1")["full"], 1);
+  EXPECT_THROW(find_op_bench("rmsnorm"), Error);
+}
+
+// Every bench makes cases that run, on the device and without one, at its own sizes and in the check.
+TEST(Benches, EveryOneRuns) {
+  for (const OpBench& bench : all_op_benches()) {
+    SCOPED_TRACE(bench.op);
+    RankOptions meta_options;
+    meta_options.device = Device::meta();
+    for (const BenchShape& shape : bench.shapes) {
+      RankContext meta(meta_options);
+      const OpCase c = bench.make(shape);
+      EXPECT_EQ(c.op, bench.op);
+      CaseData nothing;
+      nothing.inputs.resize(c.inputs.size());
+      const bool backward = bench.forms.size() > 1;
+      EXPECT_GT(run_case(meta, c, nothing, DType::bf16, {.backward = backward}).memory.peak_total, 0U);
+    }
+    const BenchOpRequest small = small_request(bench.op.c_str());
+    const OpCase c = bench.make(bench.check_shape(small.shapes[0]));
+    RankContext ctx;
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      const CaseResult r =
+          run_case(ctx, c, draw_case(c, dtype, 1), dtype, {.backward = bench.forms.size() > 1});
+      EXPECT_FALSE(r.y.empty());
+      for (double v : r.y) EXPECT_EQ(v, v);
+    }
+  }
+}
+
+TEST(BenchOp, ChecksThenTimesAndStatesABound) {
+  int told = 0;
+  const BenchReport report = bench_op(small_request("linear"), [&](const std::string&) { ++told; });
+  EXPECT_GT(told, 2);
+  EXPECT_TRUE(report.any_timed());
+  EXPECT_FALSE(report.any_wrong());
+  const nlohmann::json page = nlohmann::json::parse(bench_json(report));
+  ASSERT_GE(page.at("rows").size(), 3U);
+  std::vector<std::string> passes;
+  for (const auto& row : page.at("rows")) {
+    if (row.at("variant") != "naive") continue;
+    passes.push_back(row.at("pass"));
+    EXPECT_EQ(row.at("gate"), "passed");
+    EXPECT_EQ(row.at("flops"), 2.0 * 6 * 6 * 6) << "each form is one product";
+    EXPECT_GT(row.at("achieved"), 0);
+    EXPECT_GT(row.at("ceiling"), 0);
+    EXPECT_NEAR(row.at("ratio").get<double>(),
+                row.at("achieved").get<double>() / row.at("ceiling").get<double>(), 1e-9);
+    EXPECT_EQ(row.at("speedup_over_naive"), 1);
+    EXPECT_GE(row.at("samples"), 10);
+  }
+  EXPECT_EQ(passes, (std::vector<std::string>{"forward", "dgrad", "wgrad"}));
+  const auto line = nlohmann::json::parse(result_lines(report, "bench op linear").at(0));
+  for (const char* key :
+       {"command", "op",   "variant",  "device", "dtype", "shape",      "warmups", "samples",
+        "mean",    "std",  "p50",      "p95",    "min",   "bytes",      "flops",   "ceiling",
+        "ratio",   "gate", "build_id", "host",   "time",  "raw_samples"}) {
+    EXPECT_TRUE(line.contains(key)) << key;
+  }
+}
+
+TEST(BenchOp, AWrongRowIsShownAndNotStored) {
+  BenchReport report;
+  report.op = "add";
+  BenchRow row;
+  row.status = BenchRow::Status::wrong;
+  row.variant = "fused";
+  row.device = "cpu";
+  row.reason = "y is off by 1.0e-01, 1.0e-06 is allowed";
+  report.rows = {row};
+  EXPECT_TRUE(report.any_wrong());
+  EXPECT_NE(bench_text(report).find("WRONG    fused (cpu): y is off"), std::string::npos)
+      << bench_text(report);
+  EXPECT_TRUE(result_lines(report, "bench op add").empty());
+  EXPECT_EQ(nlohmann::json::parse(bench_json(report)).at("not_timed").at(0).at("gate"), "failed");
+}
+
+}  // namespace
+}  // namespace kiln::cli

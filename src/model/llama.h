@@ -1,5 +1,5 @@
 // Tokens to loss: embedding, blocks, final norm, head, cross-entropy. Knows nothing of devices or
-// parallelism. Positions are not encoded yet: rotary embedding arrives with its op.
+// parallelism. Positions enter in each block's attention, where q and k are turned (ops/rope).
 #pragma once
 
 #include <deque>

@@ -7,6 +7,7 @@
 #include "device/gpu_info.h"
 #include "ops/adamw/adamw.h"
 #include "ops/add/add.h"
+#include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/draw_weights/draw_weights.h"
@@ -14,12 +15,15 @@
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/unary.h"
 #include "ops/embedding/embedding.h"
+#include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/select.h"
+#include "ops/softmax/softmax.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/swiglu/swiglu.h"
+#include "ops/weighted_sum/weighted_sum.h"
 
 namespace kiln {
 namespace {
@@ -77,11 +81,13 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<AccumulateLossOp>(p),
       listing<AdamWOp>(p),
       listing<AddOp>(p),
+      listing<AddRmsNormOp>(p),
       listing<AttentionOp>(p),
       listing<CrossEntropyOp>(p),
       listing<DrawWeightsOp>(p),
       listing<EmbeddingOp>(p),
       listing<JudgeStepOp>(p),
+      listing<LayerNormOp>(p),
       listing<LinearOp>(p),
       listing<MulOp>(p),
       listing<MulColumnsOp>(p),
@@ -93,10 +99,12 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<RsqrtOp>(p),
       listing<ScaleOp>(p),
       listing<SiluOp>(p),
+      listing<SoftmaxOp>(p),
       listing<SquareOp>(p),
       listing<SquareSumOp>(p),
       listing<SubOp>(p),
       listing<SwigluOp>(p),
+      listing<WeightedSumOp>(p),
   };
 }
 

@@ -139,7 +139,7 @@ TEST_F(TapeTest, NodesNameWhatTheySave) {
   ASSERT_EQ(ctx.tape().size(), 1);
   const Node& n = ctx.tape().nodes()[0];
   EXPECT_STREQ(n.op, "rms_norm");
-  EXPECT_STREQ(n.variant, "naive");
+  EXPECT_STREQ(n.variant, "fused");
   ASSERT_EQ(n.saved.size(), 2);
   EXPECT_STREQ(n.saved[0].name, "x");
   EXPECT_EQ(n.saved[0].tensor.raw(), x.raw()) << "an input is kept by reference";

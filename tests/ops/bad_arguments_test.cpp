@@ -5,10 +5,12 @@
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/elementwise/broadcast.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
 #include "ops/op_list.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace kiln {
@@ -68,6 +70,20 @@ TEST_F(BadArguments, AttentionHeadsMustFit) {
   EXPECT_EQ(run(2, 2, {1, 4, 12}, {1, 4, 10}), "[attention] k has shape [1, 4, 10], [1, 4, 12] is needed | ");
   EXPECT_EQ(run(2, 2, {4, 12}, {4, 12}),
             "[attention] q has shape [4, 12], [B, T, heads * head_dim] is needed | ");
+}
+
+TEST_F(BadArguments, RopeNeedsPairsAndPositions) {
+  auto run = [&](const Shape& q, const Shape& k, RopeOptions o) {
+    return complaint([&] { rope(ctx, t(q), t(k), o); });
+  };
+  EXPECT_EQ(run({1, 4, 6}, {1, 4, 6}, {.heads = 2, .kv_heads = 2}),
+            "[rope] a head is 3 wide, an even width is needed | rotation works on pairs of values");
+  EXPECT_EQ(run({1, 4, 8}, {1, 4, 8}, {.heads = 2, .kv_heads = 1}),
+            "[rope] k has shape [1, 4, 8], [1, 4, 4] is needed | ");
+  EXPECT_EQ(run({1, 4, 8}, {1, 4, 8}, {.offset = -1}), "[rope] offset is -1, positions start at 0 | ");
+  EXPECT_EQ(run({1, 4, 8}, {1, 4, 8}, {.theta = 0}), "[rope] theta is 0, it must be positive | ");
+  EXPECT_EQ(complaint([&] { mul_rows(ctx, t({4, 5}), t({5})); }),
+            "[mul_rows] s has shape [5], [4] is needed | ");
 }
 
 TEST_F(BadArguments, DtypesAreNamed) {

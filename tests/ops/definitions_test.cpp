@@ -10,10 +10,16 @@
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/unary.h"
 #include "ops/embedding/embedding.h"
+#include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
+#include "ops/softmax/softmax.h"
 #include "ops/swiglu/swiglu.h"
+#include "ops/weighted_sum/weighted_sum.h"
 
 namespace kiln {
 namespace {
@@ -165,6 +171,63 @@ TEST_F(Definitions, AttentionLetsNoMaskedNanThrough) {
   const Tensor o = attention(ctx, q, k, v, {});
   EXPECT_EQ(o.data<double>()[0], 7);  // sees key 0 only
   EXPECT_TRUE(std::isnan(o.data<double>()[1]));
+}
+
+// Head 1 of the token at position 5, pair 1 of 2: turned by 5 * 100^(-2/4) = 0.5.
+TEST_F(Definitions, RopeTurnsPairsByPosition) {
+  const int64_t B = 2, T = 3, H = 2, D = 4;
+  const Values q = draw(B * T * H * D, "q"), k = draw(B * T * H * D, "k");
+  for (bool interleaved : {false, true}) {
+    const RopeResult r =
+        rope(ctx, tensor({B, T, H * D}, q), tensor({B, T, H * D}, k),
+             {.heads = H, .kv_heads = H, .theta = 100, .offset = 3, .interleaved = interleaved});
+    Values wanted_q(q.size()), wanted_k(k.size());
+    for (int64_t row = 0; row < B * T; ++row) {
+      for (int64_t h = 0; h < H; ++h) {
+        for (int64_t i = 0; i < D / 2; ++i) {
+          const double angle =
+              static_cast<double>(3 + row % T) * std::pow(100.0, -2.0 * static_cast<double>(i) / D);
+          const int64_t a = row * H * D + h * D + (interleaved ? 2 * i : i),
+                        b = interleaved ? a + 1 : a + D / 2;
+          for (auto [in, out] : {std::pair(&q, &wanted_q), std::pair(&k, &wanted_k)}) {
+            (*out)[a] = (*in)[a] * std::cos(angle) - (*in)[b] * std::sin(angle);
+            (*out)[b] = (*in)[a] * std::sin(angle) + (*in)[b] * std::cos(angle);
+          }
+        }
+      }
+    }
+    expect(r.q, wanted_q);
+    expect(r.k, wanted_k);
+  }
+}
+
+TEST_F(Definitions, SoftmaxOfHugeValuesDoesNotOverflow) {
+  const double e = std::exp(-1.0);
+  expect(softmax(ctx, tensor({2, 2}, {1000, 999, -2000, -1000})), {1 / (1 + e), e / (1 + e), 0, 1});
+  const float values[] = {-1000, 3000, 2800};
+  const Tensor x = ctx.empty({1, 3}, DType::f32);
+  ctx.upload(x, values);
+  for (const char* variant : {"fused", "naive"}) {
+    const Tensor y = softmax(ctx, x, variant);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(y.data<float>()[i], i == 1 ? 1.0f : 0.0f) << variant;
+  }
+}
+
+TEST_F(Definitions, LayerNormCentresAndScales) {
+  Param w = param({2}, {3, 5}), b = param({2}, {10, 20});
+  const double rstd = 1 / std::sqrt(4 + 0.5);  // of 1 and 5: mean 3, variance 4
+  expect(layer_norm(ctx, tensor({1, 2}, {1, 5}), w, b, 0.5f), {-2 * rstd * 3 + 10, 2 * rstd * 5 + 20});
+}
+
+TEST_F(Definitions, WeightedSumAndTheOpsOfOneValueARow) {
+  Param w = param({3}, {1, 10, 100});
+  const Tensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6});
+  expect(weighted_sum(ctx, x, w), {321, 654});
+  expect(row_mean(ctx, x), {2, 5});
+  expect(mul_rows(ctx, x, tensor({2}, {2, -1})), {2, 4, 6, -4, -5, -6});
+  expect(mul_columns(ctx, x, w), {1, 20, 300, 4, 50, 600});
+  expect(relu(ctx, tensor({3}, {-2, 0, 3})), {0, 0, 3});
+  expect(rsqrt(ctx, tensor({2}, {3, 8}), 1), {0.5, 1.0 / 3});
 }
 
 }  // namespace

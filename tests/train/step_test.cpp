@@ -171,7 +171,7 @@ TEST(TrainStep, ANanInAWeightsGradientAloneIsNamed) {
   t.train(0);
   EXPECT_EQ(
       complaint([&] { t.step->finish(); }),
-      "step 1 is not finite: [rms_norm] naive backward in layers.0.mlp: output 'dweight' [24] holds inf at "
+      "step 1 is not finite: [rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] holds inf at "
       "element 3");
 }
 

@@ -12,6 +12,7 @@
 #include "ops/draw_weights/draw_weights.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/select.h"
 #include "ops/step_scalars/step_scalars.h"
@@ -72,8 +73,9 @@ std::vector<OpListing> list_all(const Place& p) {
   return {
       listing<AccumulateLossOp>(p), listing<AdamWOp>(p),        listing<AddOp>(p),
       listing<AttentionOp>(p),      listing<CrossEntropyOp>(p), listing<DrawWeightsOp>(p),
-      listing<EmbeddingOp>(p),      listing<JudgeStepOp>(p),    listing<LinearOp>(p),
-      listing<RmsNormOp>(p),        listing<SquareSumOp>(p),    listing<SwigluOp>(p),
+      listing<EmbeddingOp>(p),      listing<JudgeStepOp>(p),    listing<LinearCrossEntropyOp>(p),
+      listing<LinearOp>(p),         listing<RmsNormOp>(p),      listing<SquareSumOp>(p),
+      listing<SwigluOp>(p),
   };
 }
 

@@ -5,7 +5,7 @@ namespace kiln {
 std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
   for (auto list : {add_cases(), attention_cases(), cross_entropy_cases(), embedding_cases(), linear_cases(),
-                    rms_norm_cases(), swiglu_cases()}) {
+                    linear_cross_entropy_cases(), rms_norm_cases(), swiglu_cases()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;

@@ -44,6 +44,7 @@ std::vector<OpCase> attention_cases();
 std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> linear_cases();
+std::vector<OpCase> linear_cross_entropy_cases();
 std::vector<OpCase> rms_norm_cases();
 std::vector<OpCase> swiglu_cases();
 

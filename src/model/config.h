@@ -25,6 +25,7 @@ struct ModelConfig {
   bool tied = false;          // the head uses the embedding's weight
   bool fused_qkv = true;      // one product for q, k and v; off: three, on row views of the same buffer
   bool fused_gate_up = true;
+  bool fused_linear_ce = true;  // head and loss as one op; off: the whole logits, then their loss
   Recompute recompute = Recompute::none;
 
   int64_t head_dim() const { return d_model / heads; }

@@ -21,6 +21,7 @@ class Llama {
   Tensor loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const;  // -> [1]
 
  private:
+  Tensor hidden(RankContext& ctx, const Tensor& tokens) const;  // -> [B, T, C], not normed yet
   Tensor blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const;
 
   ModelConfig config_;

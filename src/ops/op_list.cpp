@@ -17,6 +17,7 @@
 #include "ops/embedding/embedding.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/select.h"
@@ -89,6 +90,7 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<JudgeStepOp>(p),
       listing<LayerNormOp>(p),
       listing<LinearOp>(p),
+      listing<LinearCrossEntropyOp>(p),
       listing<MulOp>(p),
       listing<MulColumnsOp>(p),
       listing<MulRowsOp>(p),

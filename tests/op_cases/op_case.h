@@ -54,6 +54,7 @@ std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> layer_norm_cases();
 std::vector<OpCase> linear_cases();
+std::vector<OpCase> linear_cross_entropy_cases();
 std::vector<OpCase> rms_norm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> softmax_cases();

@@ -8,6 +8,7 @@
 #include "ops/elementwise/broadcast.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/op_list.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
@@ -54,6 +55,10 @@ TEST_F(BadArguments, ShapesShowBothSides) {
             "[swiglu] up has shape [5, 4], [4, 5] is needed | ");
   EXPECT_EQ(complaint([&] { cross_entropy(ctx, t({4, 5}), t({3}, DType::i32)); }),
             "[cross_entropy] targets [3] do not match logits [4, 5] | one target for every row of logits");
+  EXPECT_EQ(complaint([&] { linear_cross_entropy(ctx, t({4, 768}), *head, t({3}, DType::i32)); }),
+            "[linear_cross_entropy] targets [3] do not match x [4, 768] | one target for every row of x");
+  EXPECT_EQ(complaint([&] { linear_cross_entropy(ctx, t({4, 5}), *head, t({4}, DType::i32)); }),
+            "[linear_cross_entropy] weight lm_head.weight is [10, 768], last axis of x [4, 5] is 5 | ");
 }
 
 TEST_F(BadArguments, AttentionHeadsMustFit) {

@@ -72,7 +72,7 @@ std::string version_text() {
 void add_common_options(ParsedCommand& c) {
   c.app.add_flag("--json", c.common.json, "One JSON document on stdout; everything else on stderr");
   c.app.add_option("--seed", c.seed, "Seed of all random numbers (default 0)")->type_name("N");
-  c.app.add_option("--device", c.common.device, "cpu, cuda, cuda:N, meta or auto (default auto)")
+  c.app.add_option("--device", c.common.device, "cpu, cuda, cuda:N, meta, meta:cuda or auto (default auto)")
       ->type_name("NAME");
   c.app.add_option("--out", c.common.out, "Folder for results (default runs)")->type_name("DIR");
 }
@@ -99,12 +99,14 @@ void reject_leftover(const CLI::App& app) {
   if (left.empty()) return;
   const CLI::App& inner = innermost(app);
   const std::string seen = left.front().substr(0, left.front().find('='));
-  if (seen.size() > 1 && seen.front() == '-') {
-    std::vector<std::string> names = option_names(inner);
-    if (&inner != &app) {  // the common options work there too
-      for (std::string& name : option_names(app)) names.push_back(std::move(name));
-    }
-    throw_unknown("unknown option", seen, names, app.get_name());
+  std::vector<std::string> options = option_names(inner);
+  if (&inner != &app) {  // the common options work there too
+    for (std::string& name : option_names(app)) options.push_back(std::move(name));
+  }
+  const bool known =
+      std::find(options.begin(), options.end(), seen) != options.end();  // it stood behind "--"
+  if (seen.size() > 1 && seen.front() == '-' && !known) {
+    throw_unknown("unknown option", seen, options, app.get_name());
   }
   std::vector<std::string> names;
   for (const CLI::App* sub : inner.get_subcommands([](const CLI::App*) { return true; })) {
@@ -155,6 +157,10 @@ void check_device_name(std::string_view text) {
 Request parse_command_line(std::span<const std::string> args) {
   if (args.empty()) throw_usage("no command given", "`kiln --help` lists the commands");
   const std::string& first = args.front();
+  if (first == "help" && args.size() > 1) {  // kiln help ops = kiln ops --help
+    const std::vector<std::string> turned = {args[1], "--help"};
+    return parse_command_line(turned);
+  }
   if (first == "--help" || first == "-h" || first == "help") return {.text = program_help(), .run = nullptr};
   if (first == "--version") return {.text = version_text(), .run = nullptr};
 

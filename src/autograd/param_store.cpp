@@ -83,20 +83,27 @@ void ParamStore::begin_step() {
   }
 }
 
+void zero_untouched_rows(RankContext& ctx, Param& p) {
+  std::sort(p.touched.begin(), p.touched.end(), [](RowRange a, RowRange b) { return a.begin < b.begin; });
+  const int64_t rows = p.shape[0];
+  int64_t row = 0;  // touched ranges are disjoint; fill the holes between them
+  auto fill_up_to = [&](int64_t end) {
+    if (end <= row) return;
+    const Tensor hole = p.grad.narrow(0, row, end - row);
+    ctx.backend().zero(hole.raw(), hole.bytes().value, ctx.compute());
+  };
+  for (const RowRange& r : p.touched) {
+    fill_up_to(r.begin);
+    row = r.end;
+  }
+  fill_up_to(rows);
+  p.touched.assign(1, {0, rows});
+}
+
 void ParamStore::finish_gradients(RankContext& ctx) {
   if (shards_ != 1) return;  // the sharding strategy writes its shards whole
   for (Param& p : params_) {
-    int64_t row = 0;  // touched ranges are disjoint; fill the holes between them
-    std::vector<RowRange> sorted = p.touched;
-    std::sort(sorted.begin(), sorted.end(), [](RowRange a, RowRange b) { return a.begin < b.begin; });
-    sorted.push_back({p.shape[0], p.shape[0]});
-    for (const RowRange& r : sorted) {
-      if (r.begin > row && p.trainable) {
-        Tensor hole = p.grad.narrow(0, row, r.begin - row);
-        ctx.backend().zero(hole.raw(), hole.bytes().value, ctx.compute());
-      }
-      row = std::max(row, r.end);
-    }
+    if (p.trainable) zero_untouched_rows(ctx, p);
   }
 }
 

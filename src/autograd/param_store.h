@@ -35,6 +35,10 @@ struct ParamSpan {
   int64_t offset;  // elements, in this rank's flat buffers
 };
 
+// Writes zeros into the rows of a gradient that no contribution reached: whoever sums or reads it whole does
+// so after this. All rows count as touched from here on.
+void zero_untouched_rows(RankContext& ctx, Param& p);
+
 class ParamStore {
  public:
   // Parameters are added in execution order. The reference stays valid.

@@ -2,8 +2,24 @@
 // on the end of the same tape and goes through it at once. The second run takes the variants the first one
 // took.
 #include "autograd/tape.h"
+#include "base/on_exit.h"
 
 namespace kiln {
+
+// With the rows of the first run. They are the span's, which dies with its node: the tape forgets them on
+// every way out.
+Tensor run_again(RankContext& ctx, const RecomputeSpan& span, const Tensor& input) {
+  Tape& tape = ctx.tape();
+  tape.players_.push_back({&span.rows});
+  const OnExit leave([&tape] { tape.players_.pop_back(); });
+  GradModeGuard mode(ctx, GradMode::record);
+  Tensor output = span.run(input);
+  if (tape.players_.back().next != span.rows.size()) {
+    throw Error("a recomputed span ran fewer ops than in forward",
+                "what it does must not depend on mutable state");
+  }
+  return output;
+}
 
 void run_recompute_backward(BackwardPass& pass) {
   RankContext& ctx = pass.ctx_;
@@ -15,25 +31,17 @@ void run_recompute_backward(BackwardPass& pass) {
 
   const int floor = tape.size();
   const auto first_value = tape.values_.size();
-  ++tape.replay_depth_;
-  // The span's input must be a value even when nobody wants its gradient, so that the span records itself the
-  // way it would have; its gradient is then dropped.
-  Tensor leaf = tape.watch(input);
-  input = {};
-  tape.players_.push_back({&node.span->rows});
-  Tensor output;
+  Tensor grad;
   {
-    GradModeGuard mode(ctx, GradMode::record);
-    output = node.span->run(leaf);
+    ++tape.replay_depth_;
+    const OnExit leave([&tape] { --tape.replay_depth_; });
+    // The span's input must be a value even when nobody wants its gradient, so that the span records itself
+    // the way it would have; its gradient is then dropped.
+    const Tensor leaf = tape.watch(input);
+    input = {};
+    tape.backward(run_again(ctx, *node.span, leaf), std::move(pass.grads_[0]), floor);
+    grad = tape.grad(leaf);
   }
-  if (tape.players_.back().next != node.span->rows.size()) {
-    throw Error("a recomputed span ran fewer ops than in forward",
-                "what it does must not depend on mutable state");
-  }
-  tape.players_.pop_back();
-  tape.backward(std::move(output), std::move(pass.grads_[0]), floor);
-  --tape.replay_depth_;
-  Tensor grad = tape.grad(leaf);
   tape.values_.resize(first_value);
   if (input_wanted && grad.defined()) pass.hand_over(0, std::move(grad));
 }
@@ -47,8 +55,8 @@ Tensor recompute(RankContext& ctx, const Tensor& x, std::function<Tensor(const T
   {
     GradModeGuard mode(ctx, GradMode::deferred);
     tape.recording_spans_.push_back(span.get());
+    const OnExit leave([&tape] { tape.recording_spans_.pop_back(); });
     y = f(x.detach()).detach();
-    tape.recording_spans_.pop_back();
   }
   span->run = std::move(f);
   Node node;

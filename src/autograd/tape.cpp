@@ -1,5 +1,7 @@
 #include "autograd/tape.h"
 
+#include <algorithm>
+
 #include "autograd/accumulate.h"
 
 namespace kiln {
@@ -61,6 +63,9 @@ void Tape::backward(Tensor output, Tensor grad, int floor) {
     if (!reached) {  // the loss does not depend on this node: its parameters get nothing from it
       values_.resize(node.first_output);
       for (const ParamRef& p : node.params) param_grad_done(*p.param);
+      if (node.span) {
+        for (Param* p : node.span->uses) param_grad_done(*p);
+      }
       continue;
     }
     for (int i = 0; i < node.outputs; ++i) {
@@ -71,6 +76,7 @@ void Tape::backward(Tensor output, Tensor grad, int floor) {
     ScopeGuard scope(ctx_, ScopeGuard::FullPath{node.scope});
     BackwardPass pass(ctx_, node, std::move(grads));
     node.backward(pass);
+    pass.add_repeated();
   }
 }
 
@@ -118,18 +124,26 @@ void Tape::reset() {
   ++generation_;
 }
 
-const void* Tape::next_pinned_row() {
+const void* Tape::next_pinned_row(const char* op) {
   if (players_.empty()) return nullptr;
   Player& p = players_.back();
-  if (p.next == p.rows->size()) {
-    throw Error("a recomputed span runs more ops than it did in forward",
-                "what it does must not depend on mutable state");
+  const char* hint = "what it does must not depend on mutable state";
+  if (p.next == p.rows->size()) throw Error("a recomputed span runs more ops than it did in forward", hint);
+  const RecomputeSpan::Row& row = (*p.rows)[p.next++];
+  if (std::strcmp(row.op, op) != 0) {
+    throw Error(cat("a recomputed span runs ", op, " where it ran ", row.op, " in forward"), hint);
   }
-  return (*p.rows)[p.next++];
+  return row.variant;
 }
 
-void Tape::note_row(const void* row) {
-  for (RecomputeSpan* span : recording_spans_) span->rows.push_back(row);
+void Tape::note_row(const char* op, const void* row) {
+  for (RecomputeSpan* span : recording_spans_) span->rows.push_back({op, row});
+}
+
+void Tape::note_uses(std::initializer_list<ParamRef> params) {
+  for (RecomputeSpan* span : recording_spans_) {
+    for (const ParamRef& p : params) span->uses.push_back(p.param);
+  }
 }
 
 const Tensor& BackwardPass::saved(const char* name) const {
@@ -140,7 +154,20 @@ const Tensor& BackwardPass::saved(const char* name) const {
 }
 
 GradSlot BackwardPass::grad_in(int input) {
-  return wants(input) ? ctx_.tape().grad_slot(node_.inputs[input]) : GradSlot{};
+  if (!wants(input)) return {};
+  Tape& tape = ctx_.tape();
+  const int32_t value = node_.inputs[input];
+  if (std::find(opened_.begin(), opened_.end(), value) == opened_.end()) {
+    opened_.push_back(value);
+    return tape.grad_slot(value);
+  }
+  Tensor own = ctx_.empty(tape.values_[value].shape, tape.values_[value].dtype);
+  repeated_.push_back({value, own});
+  return {std::move(own), false};
+}
+
+void BackwardPass::add_repeated() {
+  for (Repeated& r : repeated_) ctx_.tape().hand_over(r.value, std::move(r.grad));
 }
 
 void BackwardPass::hand_over(int input, Tensor grad) {

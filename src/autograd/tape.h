@@ -29,8 +29,13 @@ enum class GradMode {
 
 // A span of the model that backward runs again instead of keeping its activations.
 struct RecomputeSpan {
+  struct Row {
+    const char* op;
+    const void* variant;
+  };
   std::function<Tensor(const Tensor&)> run;
-  std::vector<const void*> rows;  // the variants forward took, in order: the second run must take the same
+  std::vector<Row> rows;     // the variants forward took, in order: the second run must take the same
+  std::vector<Param*> uses;  // of parameters, one entry each: should backward pass the span by, they are told
 };
 
 struct Node {
@@ -84,8 +89,9 @@ class Tape {
   const std::vector<Node>& nodes() const { return nodes_; }  // for ledgers and tests
 
   // The variant pinned for the next op call of a replayed span, or null.
-  const void* next_pinned_row();
-  void note_row(const void* row);
+  const void* next_pinned_row(const char* op);
+  void note_row(const char* op, const void* row);
+  void note_uses(std::initializer_list<ParamRef> params);
 
  private:
   friend class BackwardPass;
@@ -94,6 +100,7 @@ class Tape {
   friend Tensor recompute(RankContext&, const Tensor&, std::function<Tensor(const Tensor&)>);
   friend void run_split_backward(BackwardPass&);
   friend void run_recompute_backward(BackwardPass&);
+  friend Tensor run_again(RankContext&, const RecomputeSpan&, const Tensor&);
 
   struct Value {
     Shape shape;
@@ -115,7 +122,7 @@ class Tape {
   std::vector<Value> values_;
   std::vector<RecomputeSpan*> recording_spans_;
   struct Player {
-    const std::vector<const void*>* rows;
+    const std::vector<RecomputeSpan::Row>* rows;
     std::size_t next = 0;
   };
   std::vector<Player> players_;
@@ -139,16 +146,27 @@ class BackwardPass {
   const Tensor& saved(const char* name) const;
   const Tensor& grad_out(int i = 0) const { return grads_[i]; }
   bool wants(int input) const { return node_.inputs[input] >= 0; }
-  GradSlot grad_in(int input);  // not wanted() when the input needs no gradient
+  // Not wanted() when the input needs no gradient. Slots of one pass never overlap: a value that is an input
+  // twice gets a second place, which is added when the pass is over.
+  GradSlot grad_in(int input);
   void hand_over(int input, Tensor grad);
   const ParamRef& param(int i) const { return node_.params[i]; }
 
  private:
+  friend class Tape;
   friend void run_split_backward(BackwardPass&);
   friend void run_recompute_backward(BackwardPass&);
+  struct Repeated {
+    int32_t value;
+    Tensor grad;
+  };
+  void add_repeated();
+
   RankContext& ctx_;
   Node& node_;
   SmallVector<Tensor, 4> grads_;
+  SmallVector<int32_t, 4> opened_;  // values whose slots were given out
+  std::vector<Repeated> repeated_;
 };
 
 class GradModeGuard {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 
 #include "base/error.h"
 
@@ -17,7 +18,17 @@ struct ThreadPool::Job {
   std::exception_ptr error;  // guarded by the pool's mutex
 };
 
+struct ThreadPool::Scratch {
+  std::byte* data = nullptr;
+  std::size_t size = 0;
+  Scratch() = default;
+  ~Scratch() { std::free(data); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
 ThreadPool::ThreadPool(int threads) {
+  for (int i = 0; i < std::max(1, threads); ++i) scratch_.push_back(std::make_unique<Scratch>());
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
 }
 
@@ -81,6 +92,24 @@ void ThreadPool::work() {
     lock.lock();
     if (--job->active == 0) done_.notify_one();
   }
+}
+
+std::byte* ThreadPool::scratch(std::size_t bytes) {
+  std::size_t index = 0;  // the thread that called parallel_for
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].get_id() == std::this_thread::get_id()) index = i + 1;
+  }
+  Scratch& s = *scratch_[index];
+  if (s.size < bytes) {
+    std::free(s.data);
+    s.size = (bytes + 63) / 64 * 64;
+    s.data = static_cast<std::byte*>(std::aligned_alloc(64, s.size));
+    if (s.data == nullptr) {
+      s.size = 0;
+      throw Error(cat("no memory for ", bytes, " bytes of a thread's scratch"));
+    }
+  }
+  return s.data;
 }
 
 int ThreadPool::available_threads() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -40,11 +41,17 @@ class ThreadPool {
   // thrown by a chunk is rethrown here. A chunk must not call parallel_for itself.
   void parallel_for(int64_t count, int64_t grain, ChunkFn f);
 
+  // Scratch of at least `bytes`, 64-byte aligned, private to the calling chunk's thread and kept for the next
+  // call: packing buffers of a few hundred KiB would otherwise be mapped and faulted in anew by every task.
+  // Only inside a chunk; contents do not survive it.
+  std::byte* scratch(std::size_t bytes);
+
   // The number of threads this process may use: its CPU affinity, at least 1.
   static int available_threads();
 
  private:
   struct Job;
+  struct Scratch;
   void work();
   void run_chunks(Job& job);
 
@@ -53,6 +60,7 @@ class ThreadPool {
   Job* job_ = nullptr;
   uint64_t generation_ = 0;
   bool stopping_ = false;
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // one per thread; the caller's is the first
   std::vector<std::thread> workers_;
 };
 

@@ -80,7 +80,9 @@ Allocator::~Allocator() {
 Buffer Allocator::allocate(Bytes bytes, Tag tag) {
   std::lock_guard lock(mutex_);
   ++allocation_count_;
-  if (fail_countdown_ > 0 && --fail_countdown_ == 0) throw_out_of_memory(bytes, tag);
+  const bool planted = fail_countdown_ == 1;
+  fail_countdown_ = std::max<int64_t>(0, fail_countdown_ - 1);
+  if (planted) throw_out_of_memory(bytes, tag);
   if (bytes.value > SIZE_MAX / 2) throw_out_of_memory(bytes, tag);
   const std::size_t size = round_up(std::max<std::size_t>(bytes.value, 1), kBlockRounding);
 
@@ -398,6 +400,11 @@ PrivatePool::~PrivatePool() {
   std::lock_guard lock(allocator_.mutex_);
   allocator_.drop_pool(*pool_);
   allocator_.private_pools_.remove_if([this](const auto& p) { return p.get() == pool_; });
+}
+
+void PrivatePool::clear() {
+  std::lock_guard lock(allocator_.mutex_);
+  allocator_.drop_pool(*pool_);
 }
 
 PoolScope::PoolScope(PrivatePool& pool) : allocator_(pool.allocator_) {

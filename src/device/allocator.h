@@ -167,6 +167,8 @@ class PrivatePool {
   PrivatePool(const PrivatePool&) = delete;
   PrivatePool& operator=(const PrivatePool&) = delete;
 
+  void clear();  // gives its memory back; the graphs that used it are gone
+
  private:
   friend class PoolScope;
   Allocator& allocator_;

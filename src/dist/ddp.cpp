@@ -19,6 +19,7 @@ void DdpStrategy::begin_step() {
 
 void DdpStrategy::grad_ready(Param& p) {
   if (!last_) return;
+  zero_untouched_rows(ctx_, p);  // now: later it would race with the sum
   reduced_.push_back(&p);
   in_flight_.push_back(comm_.all_reduce(ctx_, params_->local_grad(p)));
 }

@@ -19,7 +19,8 @@ class DdpStrategy final : public Strategy {
   void grad_ready(Param& p) override;
   void finish_gradients() override;
   void reduce_scalars(const Tensor& scalars) override;
-  bool can_capture() const override { return comm_.world() == 1; }
+  // Even alone: a sum is started in one captured region and waited for in another.
+  bool can_capture() const override { return false; }
 
  private:
   RankContext& ctx_;

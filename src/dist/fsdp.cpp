@@ -17,11 +17,14 @@ void FsdpStrategy::begin_step() {
 }
 
 void FsdpStrategy::gather(Param& p) {
-  if (states_[&p].users++ > 0) return;
-  const Tensor shard = params_->local_value(p);
-  const Tensor full = ctx_.empty({p.padded}, shard.dtype(), Tag::comm);
-  comm_.all_gather(ctx_, shard, full).wait(ctx_);
-  p.value = full.narrow(0, 0, p.shape.numel()).reshape(p.shape);
+  State& s = states_[&p];
+  if (s.users == 0) {
+    const Tensor shard = params_->local_value(p);
+    const Tensor full = ctx_.empty({p.padded}, shard.dtype(), Tag::comm);
+    comm_.all_gather(ctx_, shard, full).wait(ctx_);
+    p.value = full.narrow(0, 0, p.shape.numel()).reshape(p.shape);
+  }
+  ++s.users;  // last: a gather that failed has no user
 }
 
 void FsdpStrategy::release(Param& p) {
@@ -42,6 +45,7 @@ void FsdpStrategy::grad_begin(Param& p) {
 void FsdpStrategy::grad_ready(Param& p) {
   State& s = states_[&p];
   if (!s.full_grad.defined()) return;  // uses in forward, but no contribution reached it
+  zero_untouched_rows(ctx_, p);
   const Tensor shard = params_->local_grad(p);
   if (!s.shard_written) {
     comm_.reduce_scatter(ctx_, s.full_grad, shard).wait(ctx_);

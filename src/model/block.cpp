@@ -7,6 +7,7 @@
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace kiln {
@@ -54,16 +55,19 @@ Tensor Block::attention_part(RankContext& ctx, const Tensor& x) const {
   const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
   const Tensor h = rms_norm(ctx, x, *attention_norm_, c.norm_eps);  // [B, T, C]
   const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
-  Tensor o;  // [B, T, H D]
+  Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
     const auto qkv = split(ctx, linear(ctx, h, *qkv_), {Q, KV, KV});
-    o = attention(ctx, qkv[0], qkv[1], qkv[2], options);
+    q = qkv[0], k = qkv[1], v = qkv[2];
   } else {
-    const Tensor q = linear(ctx, h, ParamRef::view(*qkv_, 0));
-    const Tensor k = linear(ctx, h, ParamRef::view(*qkv_, 1));
-    const Tensor v = linear(ctx, h, ParamRef::view(*qkv_, 2));
-    o = attention(ctx, q, k, v, options);
+    q = linear(ctx, h, ParamRef::view(*qkv_, 0));
+    k = linear(ctx, h, ParamRef::view(*qkv_, 1));
+    v = linear(ctx, h, ParamRef::view(*qkv_, 2));
   }
+  // In place: nothing else reads the unturned q and k.
+  const RopeResult turned =
+      rope(ctx, q, k, {.heads = c.heads, .kv_heads = c.kv_heads, .theta = c.rope_theta, .in_place = true});
+  const Tensor o = attention(ctx, turned.q, turned.k, v, options);  // [B, T, H D]
   return add(ctx, x, linear(ctx, o, *out_));
 }
 

@@ -16,6 +16,11 @@ void check_config(const ModelConfig& c) {
     refuse(cat("d_model ", c.d_model, " is not divisible by ", c.heads, " heads"),
            "choose heads that divide d_model");
   }
+  if (c.head_dim() % 2 != 0) {
+    refuse(cat("a head is ", c.head_dim(), " wide: d_model ", c.d_model, " over ", c.heads, " heads"),
+           "rotary embedding turns pairs of values: choose an even width");
+  }
+  if (!(c.rope_theta > 0)) refuse(cat("rope_theta is ", c.rope_theta), "it must be positive; 10000 is usual");
   if (c.heads % c.kv_heads != 0) {
     refuse(cat(c.heads, " heads cannot share ", c.kv_heads, " key/value heads"),
            "heads must be a multiple of kv_heads");

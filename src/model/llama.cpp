@@ -6,6 +6,7 @@
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
 
 namespace kiln {
@@ -23,21 +24,30 @@ Llama::Llama(const ModelConfig& config) : config_(config) {
                        : &params_.add("lm_head.weight", {V, C}, {ParamInit::Kind::normal, head_std, 3});
 }
 
-Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
+Tensor Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
   Tensor x;  // [B, T, C]
   {
     ScopeGuard scope(ctx, "embed_tokens");
     x = embedding(ctx, tokens, *embedding_);
   }
-  x = blocks(ctx, x, 0, config_.layers);
+  return blocks(ctx, x, 0, config_.layers);
+}
+
+Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
+  const Tensor x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "head");
   return linear(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_);
 }
 
 Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
-  const Tensor out = logits(ctx, tokens);
+  if (!config_.fused_linear_ce) {
+    const Tensor out = logits(ctx, tokens);
+    ScopeGuard scope(ctx, "loss");
+    return cross_entropy(ctx, out, targets);
+  }
+  const Tensor x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "loss");
-  return cross_entropy(ctx, out, targets);
+  return linear_cross_entropy(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_, targets);
 }
 
 Tensor Llama::blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const {

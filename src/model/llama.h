@@ -1,5 +1,5 @@
 // Tokens to loss: embedding, blocks, final norm, head, cross-entropy. Knows nothing of devices or
-// parallelism. Positions are not encoded yet: rotary embedding arrives with its op.
+// parallelism. Positions enter in each block's attention, where q and k are turned (ops/rope).
 #pragma once
 
 #include <deque>
@@ -21,6 +21,7 @@ class Llama {
   Tensor loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const;  // -> [1]
 
  private:
+  Tensor hidden(RankContext& ctx, const Tensor& tokens) const;  // -> [B, T, C], not normed yet
   Tensor blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const;
 
   ModelConfig config_;

@@ -15,11 +15,12 @@ struct Rows {
   T* base;
   int64_t stride;
   T* operator[](int64_t row) const { return base + row * stride; }
+  T* row_or_null(int64_t row) const { return base ? base + row * stride : nullptr; }
 };
 
 template <class T>
 Rows<T> rows_of(const Tensor& t) {
-  return {t.data<T>(), t.row_stride()};
+  return {t.data<std::remove_const_t<T>>(), t.row_stride()};
 }
 
 template <class T>

@@ -62,7 +62,10 @@ class OpCall {
   void record(std::initializer_list<const Tensor*> inputs, std::initializer_list<ParamRef> params,
               std::initializer_list<Tensor*> outputs, std::initializer_list<NamedTensor> candidates) const {
     Tape& tape = ctx_.tape();
-    if (tape.mode() != GradMode::record) return;
+    if (tape.mode() != GradMode::record) {
+      tape.note_uses(params);
+      return;
+    }
     Node node;
     bool wanted = false;
     for (const Tensor* t : inputs) {

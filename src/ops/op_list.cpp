@@ -7,15 +7,24 @@
 #include "device/gpu_info.h"
 #include "ops/adamw/adamw.h"
 #include "ops/add/add.h"
+#include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/draw_weights/draw_weights.h"
+#include "ops/elementwise/binary.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/unary.h"
 #include "ops/embedding/embedding.h"
+#include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
 #include "ops/select.h"
+#include "ops/softmax/softmax.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/swiglu/swiglu.h"
+#include "ops/weighted_sum/weighted_sum.h"
 
 namespace kiln {
 namespace {
@@ -70,10 +79,34 @@ OpListing listing(const Place& place) {
 // One line per op.
 std::vector<OpListing> list_all(const Place& p) {
   return {
-      listing<AccumulateLossOp>(p), listing<AdamWOp>(p),        listing<AddOp>(p),
-      listing<AttentionOp>(p),      listing<CrossEntropyOp>(p), listing<DrawWeightsOp>(p),
-      listing<EmbeddingOp>(p),      listing<JudgeStepOp>(p),    listing<LinearOp>(p),
-      listing<RmsNormOp>(p),        listing<SquareSumOp>(p),    listing<SwigluOp>(p),
+      listing<AccumulateLossOp>(p),
+      listing<AdamWOp>(p),
+      listing<AddOp>(p),
+      listing<AddRmsNormOp>(p),
+      listing<AttentionOp>(p),
+      listing<CrossEntropyOp>(p),
+      listing<DrawWeightsOp>(p),
+      listing<EmbeddingOp>(p),
+      listing<JudgeStepOp>(p),
+      listing<LayerNormOp>(p),
+      listing<LinearOp>(p),
+      listing<LinearCrossEntropyOp>(p),
+      listing<MulOp>(p),
+      listing<MulColumnsOp>(p),
+      listing<MulRowsOp>(p),
+      listing<ReluOp>(p),
+      listing<RmsNormOp>(p),
+      listing<RopeOp>(p),
+      listing<RowMeanOp>(p),
+      listing<RsqrtOp>(p),
+      listing<ScaleOp>(p),
+      listing<SiluOp>(p),
+      listing<SoftmaxOp>(p),
+      listing<SquareOp>(p),
+      listing<SquareSumOp>(p),
+      listing<SubOp>(p),
+      listing<SwigluOp>(p),
+      listing<WeightedSumOp>(p),
   };
 }
 

@@ -38,7 +38,7 @@ template <class Op>
 template <class Op>
 const Variant<Op>& select(RankContext& ctx, const typename Op::Problem& problem, std::string_view wanted) {
   Tape& tape = ctx.tape();
-  const Variant<Op>* chosen = static_cast<const Variant<Op>*>(tape.next_pinned_row());
+  const Variant<Op>* chosen = static_cast<const Variant<Op>*>(tape.next_pinned_row(Op::kName));
   if (chosen == nullptr) {
     if (wanted.empty()) wanted = ctx.variants().find(Op::kName);
     const bool meta = ctx.device().is_meta();
@@ -50,7 +50,7 @@ const Variant<Op>& select(RankContext& ctx, const typename Op::Problem& problem,
     }
     if (chosen == nullptr) explain_no_variant<Op>(ctx, problem, wanted);
   }
-  tape.note_row(chosen);
+  tape.note_row(Op::kName, chosen);
   return *chosen;
 }
 

@@ -19,6 +19,10 @@ class CapturedRegion {
 
   void run(const std::function<void()>& work);
   bool captured() const { return graph_ != nullptr; }
+  void forget() {  // begins anew: eager, captured, replayed
+    graph_.reset();
+    warm_ = false;
+  }
 
  private:
   RankContext& ctx_;

@@ -1,16 +1,25 @@
 #include "train/step.h"
 
 #include "autograd/tape.h"
-#include "perf/non_finite.h"
 
 namespace kiln {
 
 std::optional<StepScalars> TrainStep::run(std::span<const HostBatch> micro_batches, double lr) {
-  if (static_cast<int>(micro_batches.size()) != options_.micro_steps) {
-    throw Error(cat("a step of ", options_.micro_steps, " micro-steps was given ", micro_batches.size(),
-                    " micro-batches"));
+  check_arguments(micro_batches, lr);
+  try {
+    queue(micro_batches, lr);
+  } catch (...) {
+    forget_graphs();
+    throw;
   }
-  io_.begin(++attempt_, lr);
+  if (attempt_ == 1) return std::nullopt;
+  const StepScalars previous = io_.result(attempt_ - 1);
+  check_finite(previous);
+  return previous;
+}
+
+void TrainStep::queue(std::span<const HostBatch> micro_batches, double lr) {
+  io_.begin(attempt_ + 1, lr);
   model_.params().begin_step();
   strategy_.begin_step();
   for (int i = 0; i < options_.micro_steps; ++i) {
@@ -20,10 +29,7 @@ std::optional<StepScalars> TrainStep::run(std::span<const HostBatch> micro_batch
   }
   update_.run([&] { update(); });
   io_.end();
-  if (attempt_ == 1) return std::nullopt;
-  const StepScalars previous = io_.result(attempt_ - 1);
-  check_finite(previous);
-  return previous;
+  ++attempt_;
 }
 
 void TrainStep::micro_step(bool first) {
@@ -44,39 +50,17 @@ void TrainStep::update() {
 }
 
 StepScalars TrainStep::finish() {
+  if (attempt_ == 0) throw Error("finish() before the first step: there is no result yet");
   const StepScalars last = io_.result(attempt_);
   check_finite(last);
   return last;
-}
-
-// The update of a bad step, and of every later one, wrote nothing: the weights are those it started from.
-void TrainStep::check_finite(const StepScalars& result) {
-  if (result.bad_attempt == 0) return;
-  NonFiniteFinder finder;
-  ctx_.add_observer(&finder);
-  std::string culprit = "the step was finite when run again: suspect the hardware";
-  try {
-    model_.params().begin_step();
-    strategy_.begin_step();
-    for (int i = 0; i < options_.micro_steps; ++i) {
-      io_.reload(result.bad_attempt, i);
-      strategy_.begin_micro_step(i + 1 == options_.micro_steps);
-      micro_step(i == 0);
-    }
-  } catch (const Error& e) {
-    culprit = e.what();
-  }
-  ctx_.remove_observer(&finder);
-  throw Error(cat("step ", result.bad_attempt, " is not finite: ", culprit),
-              cat("the weights are as step ", result.step,
-                  " left them; lower the learning rate or look at that batch"));
 }
 
 TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options)
     : ctx_(ctx),
       model_(model),
       strategy_(strategy),
-      options_(options),
+      options_(checked(options)),
       optimizer_(ctx, model.params().spans(), options.adamw),
       io_(ctx, options.batch, options.context, options.micro_steps),
       pool_(ctx.allocator()),

@@ -26,7 +26,8 @@ class TrainStep {
   TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options);
 
   // Queues one step and returns the result of the one before it. When that one was not finite: runs it again
-  // eagerly, and throws naming the op; the weights are as they were before it.
+  // eagerly, and throws naming the op; the weights are as they were before it. A step that throws for another
+  // reason (no memory, say) does not count: the next call begins it again.
   std::optional<StepScalars> run(std::span<const HostBatch> micro_batches, double lr);
   StepScalars finish();  // waits for the last step
 
@@ -34,9 +35,15 @@ class TrainStep {
   bool captured() const { return update_.captured(); }
 
  private:
+  void queue(std::span<const HostBatch> micro_batches, double lr);
   void micro_step(bool first);
   void update();
+
+  static const StepOptions& checked(const StepOptions& options);
+  void check_arguments(std::span<const HostBatch> micro_batches, double lr) const;
   void check_finite(const StepScalars& result);
+  void replay(int64_t attempt);
+  void forget_graphs();
 
   RankContext& ctx_;
   Llama& model_;
@@ -47,7 +54,7 @@ class TrainStep {
   Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean
   PrivatePool pool_;
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
-  int64_t attempt_ = 0;
+  int64_t attempt_ = 0;                               // steps queued whole
 };
 
 }  // namespace kiln

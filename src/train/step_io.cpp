@@ -29,6 +29,8 @@ StepIo::~StepIo() {
 }
 
 void StepIo::begin(int64_t attempt, double lr) {
+  if (open_) ctx_.synchronize();  // the step before broke off: its copies from a slot may still be queued
+  open_ = true;
   attempt_ = attempt;
   Slot& s = slot(attempt);
   ctx_.backend().synchronize(s.done);  // three steps ago: done long since
@@ -39,12 +41,16 @@ void StepIo::begin(int64_t attempt, double lr) {
   ctx_.backend().copy_to_device(scalars_.raw(), s.in(), kHostPart, ctx_.compute());
 }
 
-void StepIo::load(int micro_step, const HostBatch& batch) {
+void StepIo::check(const HostBatch& batch) const {
   if (batch.tokens.size() != static_cast<std::size_t>(size_) ||
       batch.targets.size() != static_cast<std::size_t>(size_)) {
     throw Error(cat("a micro-batch of ", batch.tokens.size(), " tokens and ", batch.targets.size(),
                     " targets, ", size_, " of each are needed"));
   }
+}
+
+void StepIo::load(int micro_step, const HostBatch& batch) {
+  check(batch);
   Slot& s = slot(attempt_);
   int32_t* pinned = s.batch(micro_step, size_);
   std::memcpy(pinned, batch.tokens.data(), batch.tokens.size_bytes());
@@ -64,6 +70,7 @@ void StepIo::end() {
   Slot& s = slot(attempt_);
   ctx_.backend().copy_to_host(s.out(), scalars_.raw(), sizeof(StepScalars), ctx_.compute());
   ctx_.backend().record(s.done, ctx_.compute());
+  open_ = false;
 }
 
 StepScalars StepIo::result(int64_t attempt) {

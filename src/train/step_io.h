@@ -30,6 +30,7 @@ class StepIo {
   const Tensor& targets() const { return targets_; }  // int32 [B, T], fixed
   const Tensor& scalars() const { return scalars_; }  // StepScalars, fixed
 
+  void check(const HostBatch& batch) const;           // of the right size
   void begin(int64_t attempt, double lr);             // queues the scalars of a step
   void load(int micro_step, const HostBatch& batch);  // queues a micro-batch into the fixed place
   void reload(int64_t attempt, int micro_step);       // the same from the ring: for a replay
@@ -52,6 +53,7 @@ class StepIo {
   RankContext& ctx_;
   int64_t size_;  // B x T
   int64_t attempt_ = 0;
+  bool open_ = false;  // begun and not ended
   Tensor tokens_, targets_, scalars_;
   std::vector<Slot> slots_;
 };

@@ -29,6 +29,9 @@ expect() {
 expect 0 0 '^Usage: kiln COMMAND' --help
 expect 0 0 '^kiln [0-9]+\.[0-9]+\.[0-9]+ \(' --version
 expect 0 0 'Example:' doctor --help
+expect 0 0 '^Usage: kiln ops' help ops
+expect 2 1 "^kiln: unknown command 'op'; did you mean 'ops'\?$" help op
+expect 2 2 "^kiln: unexpected argument '--json'$" doctor -- --json
 expect 0 0 '^fma ' doctor
 expect 0 0 '^\{' doctor --json --quick
 expect 0 0 '^\{' doctor --json --quick --seed 7 --device cpu --out "$work/runs"

@@ -48,6 +48,22 @@ TEST_P(AllocatorPoolModes, PrivateMemoryIsKeptUntilThePoolDies) {
   EXPECT_EQ(backend.segments, 1);
 }
 
+TEST_P(AllocatorPoolModes, AClearedPoolGivesItsMemoryBackAndGoesOn) {
+  FakeBackend backend;
+  Allocator allocator(backend, FakeBackend::compute(), GetParam());
+  PrivatePool pool(allocator);
+  for (int i = 0; i < 2; ++i) {
+    {
+      PoolScope scope(pool);
+      allocator.allocate({3000}, Tag::activation);
+    }
+    EXPECT_EQ(backend.segments, 1);
+    pool.clear();
+    EXPECT_EQ(backend.segments, 0);
+    EXPECT_EQ(allocator.stats().reserved, 0U);
+  }
+}
+
 TEST_F(AllocatorPools, APoolReusesItsOwnMemoryAndNoOtherPoolsMemory) {
   PrivatePool first(allocator_), second(allocator_);
   std::byte *in_first = nullptr, *in_second = nullptr, *shared = nullptr;

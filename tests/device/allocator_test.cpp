@@ -63,8 +63,8 @@ TEST_F(AllocatorTest, AlignsAndCountsEveryBlockIn512s) {
 TEST_F(AllocatorTest, SplitsASegmentAndCoalescesInAnyOrder) {
   std::vector<int> order = {0, 1, 2, 3};
   do {
-    std::vector<Buffer> parts;
-    for (int i = 0; i < 4; ++i) parts.push_back(get(kMiB / 2));  // four fill one 2 MiB segment
+    std::vector<Buffer> parts(4);
+    for (Buffer& p : parts) p = get(kMiB / 2);  // four fill one 2 MiB segment
     std::byte* base = parts[0].data();
     for (int i = 1; i < 4; ++i) ASSERT_EQ(parts[i].data(), base + i * kMiB / 2);
     for (int i : order) parts[i].reset();
@@ -77,8 +77,8 @@ TEST_F(AllocatorTest, SplitsASegmentAndCoalescesInAnyOrder) {
 }
 
 TEST_F(AllocatorTest, CoalescingStopsAtLiveNeighboursAndAtTheSegmentsEnd) {
-  std::vector<Buffer> parts;
-  for (int i = 0; i < 8; ++i) parts.push_back(get(kMiB / 2));  // two segments
+  std::vector<Buffer> parts(8);
+  for (Buffer& p : parts) p = get(kMiB / 2);  // two segments
   ASSERT_EQ(backend_.segments, 2);
   parts[2].reset();
   parts[4].reset();

@@ -2,9 +2,11 @@
 // when ranks disagree, fail or stay away.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
-#include <cstring>
+#include <cstddef>
 #include <functional>
 #include <initializer_list>
 #include <latch>
@@ -51,14 +53,15 @@ std::vector<T> values_of(int rank, int64_t count) {
 
 template <class T>
 std::vector<T> sum_in_rank_order(int world, int64_t count) {
-  std::vector<Accum<T>> sum;
-  for (T v : values_of<T>(0, count)) sum.push_back(static_cast<Accum<T>>(v));
+  const std::vector<T> first = values_of<T>(0, count);
+  std::vector<Accum<T>> sum(first.size());
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<Accum<T>>(first[i]);
   for (int r = 1; r < world; ++r) {
     const std::vector<T> more = values_of<T>(r, count);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<Accum<T>>(more[i]);
   }
-  std::vector<T> result;
-  for (Accum<T> s : sum) result.push_back(static_cast<T>(s));
+  std::vector<T> result(sum.size());
+  for (std::size_t i = 0; i < sum.size(); ++i) result[i] = static_cast<T>(sum[i]);
   return result;
 }
 
@@ -75,7 +78,9 @@ void expect_bits(RankContext& ctx, const Tensor& t, const std::vector<T>& wanted
   ctx.download(got.data(), t);
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(std::memcmp(&got[i], &wanted[i], sizeof(T)), 0)
+    // Bits and not values: -0 is not 0 here.
+    ASSERT_EQ((std::bit_cast<std::array<std::byte, sizeof(T)>>(got[i])),
+              (std::bit_cast<std::array<std::byte, sizeof(T)>>(wanted[i])))
         << what << " of " << got.size() << ' ' << name_of(dtype_of<T>()) << " on rank " << ctx.rank()
         << " of " << ctx.world() << ", element " << i;
   }

@@ -30,9 +30,17 @@ std::vector<OpCase> attention_cases() {
   one("grouped_heads_13_d8", {1, 13, 13, 6, 2, 8}, true);
   one("one_kv_head", {2, 9, 9, 4, 1, 5}, true);
   one("fewer_queries_than_keys", {1, 3, 11, 2, 1, 8}, true);
-  one("more_queries_than_keys", {1, 9, 4, 2, 2, 4}, true);
+  one("more_queries_than_keys", {2, 11, 7, 4, 2, 8}, true);
   one("packed_rows", {2, 17, 17, 4, 2, 8}, true, 64);
   one("causal_65_d80", {1, 65, 65, 1, 1, 80}, true);
+  // Several tiles of flash, whole and broken ones.
+  one("causal_127_d64", {1, 127, 127, 1, 1, 64}, true);
+  one("grouped_130_d33", {1, 130, 130, 2, 1, 33}, true, 3);
+  one("full_70x129_d20", {1, 70, 129, 1, 1, 20}, false);
+  one("causal_67x200_d24", {1, 67, 200, 1, 1, 24}, true);  // a diagonal that crosses two key tiles
+  one("causal_150x70_d17", {1, 150, 70, 1, 1, 17}, true);  // a whole tile of queries that see nothing
+  one("causal_3x128_d128", {1, 3, 128, 4, 2, 128}, true);
+  one("no_keys", {1, 5, 0, 2, 1, 8}, true);
   return cases;
 }
 

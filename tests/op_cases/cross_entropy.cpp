@@ -28,6 +28,7 @@ std::vector<OpCase> cross_entropy_cases() {
   one("large_logits", {3, 31}, 0, 0, 30);
   one("127x1009", {127, 1009}, 5);
   one("strided", {6, 33}, 0, 7);
+  one("more_than_a_block", {3, 2051}, 0);
   return cases;
 }
 

@@ -5,10 +5,13 @@
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/elementwise/broadcast.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/op_list.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace kiln {
@@ -52,6 +55,10 @@ TEST_F(BadArguments, ShapesShowBothSides) {
             "[swiglu] up has shape [5, 4], [4, 5] is needed | ");
   EXPECT_EQ(complaint([&] { cross_entropy(ctx, t({4, 5}), t({3}, DType::i32)); }),
             "[cross_entropy] targets [3] do not match logits [4, 5] | one target for every row of logits");
+  EXPECT_EQ(complaint([&] { linear_cross_entropy(ctx, t({4, 768}), *head, t({3}, DType::i32)); }),
+            "[linear_cross_entropy] targets [3] do not match x [4, 768] | one target for every row of x");
+  EXPECT_EQ(complaint([&] { linear_cross_entropy(ctx, t({4, 5}), *head, t({4}, DType::i32)); }),
+            "[linear_cross_entropy] weight lm_head.weight is [10, 768], last axis of x [4, 5] is 5 | ");
 }
 
 TEST_F(BadArguments, AttentionHeadsMustFit) {
@@ -68,6 +75,20 @@ TEST_F(BadArguments, AttentionHeadsMustFit) {
   EXPECT_EQ(run(2, 2, {1, 4, 12}, {1, 4, 10}), "[attention] k has shape [1, 4, 10], [1, 4, 12] is needed | ");
   EXPECT_EQ(run(2, 2, {4, 12}, {4, 12}),
             "[attention] q has shape [4, 12], [B, T, heads * head_dim] is needed | ");
+}
+
+TEST_F(BadArguments, RopeNeedsPairsAndPositions) {
+  auto run = [&](const Shape& q, const Shape& k, RopeOptions o) {
+    return complaint([&] { rope(ctx, t(q), t(k), o); });
+  };
+  EXPECT_EQ(run({1, 4, 6}, {1, 4, 6}, {.heads = 2, .kv_heads = 2}),
+            "[rope] a head is 3 wide, an even width is needed | rotation works on pairs of values");
+  EXPECT_EQ(run({1, 4, 8}, {1, 4, 8}, {.heads = 2, .kv_heads = 1}),
+            "[rope] k has shape [1, 4, 8], [1, 4, 4] is needed | ");
+  EXPECT_EQ(run({1, 4, 8}, {1, 4, 8}, {.offset = -1}), "[rope] offset is -1, positions start at 0 | ");
+  EXPECT_EQ(run({1, 4, 8}, {1, 4, 8}, {.theta = 0}), "[rope] theta is 0, it must be positive | ");
+  EXPECT_EQ(complaint([&] { mul_rows(ctx, t({4, 5}), t({5})); }),
+            "[mul_rows] s has shape [5], [4] is needed | ");
 }
 
 TEST_F(BadArguments, DtypesAreNamed) {
@@ -93,10 +114,10 @@ TEST_F(BadArguments, DevicesAreNamed) {
 
 TEST_F(BadArguments, UnknownVariantsGetASuggestion) {
   EXPECT_EQ(complaint([&] { add(ctx, t({1, 2}), t({1, 2}), "naiv"); }, ErrorKind::usage),
-            "[add] has no variant 'naiv' | did you mean 'naive'? it has: naive");
+            "[add] has no variant 'naiv' | did you mean 'naive'? it has: fused, naive");
   ctx.variants().set("swiglu", "warp");
   EXPECT_EQ(complaint([&] { swiglu(ctx, t({1, 2}), t({1, 2})); }, ErrorKind::usage),
-            "[swiglu] has no variant 'warp' | it has: naive");
+            "[swiglu] has no variant 'warp' | it has: fused, naive, composed");
 }
 
 TEST_F(BadArguments, AVariantThatCannotRunGivesEveryReason) {
@@ -110,7 +131,7 @@ TEST_F(BadArguments, VariantSpecsAreChecked) {
   EXPECT_EQ(complaint([&] { parse_variants("atention=naive"); }, ErrorKind::usage),
             "there is no op 'atention' | did you mean 'attention'?");
   EXPECT_EQ(complaint([&] { parse_variants("attention=flsh"); }, ErrorKind::usage),
-            "[attention] has no variant 'flsh' | it has: naive");
+            "[attention] has no variant 'flsh' | did you mean 'flash'? it has: flash, naive");
   EXPECT_NE(complaint([&] { parse_variants("attention"); }, ErrorKind::usage).find("not an op and a variant"),
             std::string::npos);
   EXPECT_EQ(parse_variants("attention=naive,linear=lt").find("linear"), "lt");

@@ -75,6 +75,7 @@ TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
   EXPECT_EQ(s.clip, 0.4);
   EXPECT_EQ(s.step, 1);
   EXPECT_EQ(s.beta1_power, 0.9);
+  EXPECT_EQ(s.beta2_power, 0.99);
   judge_step(*ctx, scalars, 0, 0.9, 0.99);  // no clipping
   EXPECT_EQ(record().clip, 1);
   EXPECT_EQ(record().step, 2);

@@ -10,7 +10,7 @@
 // The target is switched by pragma after the headers, not by compiler flags: a std:: template that such a
 // file shares with the rest of the program would otherwise be emitted once, with AVX-512 in it, and fault on
 // older machines.
-#include <immintrin.h>
+#include "device/cpu/intrinsics.h"
 
 #include <cmath>
 #include <cstdint>
@@ -61,7 +61,8 @@ KILN_SIMD_TARGET_END
 
 #undef KILN_SIMD_FILE
 
-#define KILN_SIMD_PICK(isa, f)                              \
-  ((isa) >= ::kiln::CpuIsa::avx512 ? ::kiln::simd_avx512::f \
-   : (isa) >= ::kiln::CpuIsa::avx2 ? ::kiln::simd_avx2::f   \
-                                   : ::kiln::simd_plain::f)
+// The function's name may carry template arguments, hence the dots.
+#define KILN_SIMD_PICK(isa, ...)                                      \
+  ((isa) >= ::kiln::CpuIsa::avx512 ? ::kiln::simd_avx512::__VA_ARGS__ \
+   : (isa) >= ::kiln::CpuIsa::avx2 ? ::kiln::simd_avx2::__VA_ARGS__   \
+                                   : ::kiln::simd_plain::__VA_ARGS__)

@@ -24,6 +24,8 @@ static inline F32 round_nearest(F32 a) {
 // a * 2^n for whole n in [-252, 252]
 static inline F32 scale_exponent(F32 a, F32 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
 static inline __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+// The first n lanes, zero in the others.
+static inline F32 keep_first(F32 a, int n) { return {_mm512_maskz_mov_ps(first_lanes(n), a.v)}; }
 
 static inline F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 static inline F32 load(const bf16* p) {
@@ -84,8 +86,8 @@ static inline F32 sqrt(F32 a) { return {_mm256_sqrt_ps(a.v)}; }
 static inline F32 round_nearest(F32 a) {
   return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-static inline __m256 power_of_two(__m256i k) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(k, _mm256_set1_epi32(127)), 23));
+static inline __m256 power_of_two(__m256i n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 static inline F32 scale_exponent(F32 a, F32 n) {  // in two halves, so that results may be subnormal
   const __m256i e = _mm256_cvtps_epi32(n.v), half = _mm256_srai_epi32(e, 1);
@@ -93,6 +95,9 @@ static inline F32 scale_exponent(F32 a, F32 n) {  // in two halves, so that resu
 }
 static inline __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline F32 keep_first(F32 a, int n) {
+  return {_mm256_and_ps(a.v, _mm256_castsi256_ps(first_lanes(n)))};
 }
 static inline F32 load(const float* p) { return {_mm256_loadu_ps(p)}; }
 static inline F32 load(const bf16* p) {
@@ -192,6 +197,9 @@ static inline F32 round_nearest(F32 a) {
 static inline F32 scale_exponent(F32 a, F32 n) {
   return lanes([&](int i) { return std::ldexp(a.v[i], static_cast<int>(n.v[i])); });
 }
+static inline F32 keep_first(F32 a, int n) {
+  return lanes([&](int i) { return i < n ? a.v[i] : 0.0f; });
+}
 template <class T>
 static inline F32 load(const T* p) {
   return lanes([&](int i) { return static_cast<float>(p[i]); });
@@ -251,4 +259,28 @@ static inline F32 load_some(const T* p, int n) {
 template <class T>
 static inline void store_some(T* p, F32 a, int n) {
   n == F32::kWidth ? store(p, a) : store_partial(p, a, n);
+}
+
+// Sums f(column, lanes) over [0, n) in four accumulators, which hide the latency of the addition. Lanes past
+// the end must come out as zero.
+template <class F>
+static inline float sum_over(int64_t n, F f) {
+  F32 s0 = zero_vector(), s1 = s0, s2 = s0, s3 = s0;
+  constexpr int64_t w = F32::kWidth;
+  int64_t i = 0;
+  for (; i + 4 * w <= n; i += 4 * w) {
+    s0 = s0 + f(i, F32::kWidth);
+    s1 = s1 + f(i + w, F32::kWidth);
+    s2 = s2 + f(i + 2 * w, F32::kWidth);
+    s3 = s3 + f(i + 3 * w, F32::kWidth);
+  }
+  for (; i + w <= n; i += w) s0 = s0 + f(i, F32::kWidth);
+  if (i < n) s1 = s1 + f(i, static_cast<int>(n - i));
+  return sum((s0 + s1) + (s2 + s3));
+}
+
+// Writes a gradient: adds to what is there, or overwrites.
+template <class T>
+static inline void put_some(T* p, F32 a, int n, bool accumulate) {
+  store_some(p, accumulate ? load_some(p, n) + a : a, n);
 }

@@ -2,6 +2,7 @@
 
 #include "autograd/accumulate.h"
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -14,6 +15,14 @@ Cost cost(const AddProblem& p, Pass pass) {
 }
 
 const Variant<AddOp> kRows[] = {
+    {"fused",
+     DeviceType::cpu,
+     needs_fp32_or_narrower<AddProblem>,
+     {},
+     nullptr,
+     cost,
+     add_cpu_fused_forward,
+     nullptr},
     {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, add_cpu_naive_forward, nullptr},
     {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(add_cuda_naive_forward), nullptr},
 };

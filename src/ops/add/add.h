@@ -34,6 +34,7 @@ struct AddOp {
 Tensor add(RankContext& ctx, const Tensor& a, const Tensor& b, std::string_view variant = {});
 
 void add_cpu_naive_forward(RankContext& ctx, const AddForward& f);
+void add_cpu_fused_forward(RankContext& ctx, const AddForward& f);
 void add_cuda_naive_forward(RankContext& ctx, const AddForward& f);
 
 }  // namespace kiln

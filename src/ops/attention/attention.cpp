@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -27,6 +28,19 @@ Cost naive_cost(const AttentionProblem& p, Pass pass) {
                                : Cost{4 * products, (3 * qo + 4 * kv + 3 * matrix) * e};
 }
 
+// Flash reads and writes no matrix; backward makes the scores again, a fifth product.
+Cost flash_cost(const AttentionProblem& p, Pass pass) {
+  const double e = static_cast<double>(size_of(p.dtype));
+  const double qo = static_cast<double>(p.B * p.Tq * p.H * p.D),
+               kv = static_cast<double>(p.B * p.Tk * p.Hkv * p.D);
+  const double lse =
+      static_cast<double>(p.B * p.H * p.Tq) * static_cast<double>(size_of(stat_dtype(p.dtype)));
+  const double products = 2.0 * scores(p) * static_cast<double>(p.D);
+  // forward: q, k, v in, o out; backward: q, o, dout, k, v in, dq, dk, dv out
+  return pass == Pass::forward ? Cost{2 * products, (2 * qo + 2 * kv) * e + lse}
+                               : Cost{5 * products, (4 * qo + 4 * kv) * e + lse};
+}
+
 DType same(const AttentionProblem& p) { return p.dtype; }
 Shape queries(const AttentionProblem& p) { return {p.B, p.Tq, p.H * p.D}; }
 Shape keys(const AttentionProblem& p) { return {p.B, p.Tk, p.Hkv * p.D}; }
@@ -36,6 +50,15 @@ const SaveDecl<AttentionProblem> kNaiveSaves[] = {
     {"k", SavedFrom::input, keys, same},
     {"v", SavedFrom::input, keys, same},
     {"probs", SavedFrom::extra, [](const AttentionProblem& p) { return Shape{p.B, p.H, p.Tq, p.Tk}; }, same},
+};
+
+const SaveDecl<AttentionProblem> kFlashSaves[] = {
+    {"q", SavedFrom::input, queries, same},
+    {"k", SavedFrom::input, keys, same},
+    {"v", SavedFrom::input, keys, same},
+    {"o", SavedFrom::output, queries, same},
+    {"lse", SavedFrom::extra, [](const AttentionProblem& p) { return Shape{p.B, p.H, p.Tq}; },
+     [](const AttentionProblem& p) { return stat_dtype(p.dtype); }},
 };
 
 // CPU: one key-gradient and one value-gradient accumulator per (batch, kv head).
@@ -52,6 +75,8 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
 }
 
 const Variant<AttentionOp> kRows[] = {
+    {"flash", DeviceType::cpu, needs_fp32_or_narrower<AttentionProblem>, kFlashSaves,
+     attention_cpu_flash_workspace, flash_cost, attention_cpu_flash_forward, attention_cpu_flash_backward},
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
      attention_cpu_naive_forward, attention_cpu_naive_backward},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
@@ -80,6 +105,14 @@ AttentionProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor
   return {q.dim(0), q.dim(1), k.dim(1), o.heads, o.kv_heads, D, q.dtype(), scale, o.causal};
 }
 
+// What this row saved under `name`; undefined where it saves something else.
+Tensor kept(const BackwardPass& pass, std::string_view name) {
+  for (const NamedTensor& s : pass.node().saved) {
+    if (s.name == name) return s.tensor;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const Variant<AttentionOp>> AttentionOp::rows() { return kRows; }
@@ -89,18 +122,23 @@ Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tenso
   const AttentionProblem p = checked_problem(ctx, q, k, v, options);
   OpCall<AttentionOp> call(ctx, p, options.variant);
   Tensor o = ctx.empty(q.shape(), p.dtype);
-  const Tensor probs = call.extra("probs");
-  call.run({p, q, k, v, o, probs}, {{"o", o}});
-  call.record({&q, &k, &v}, {}, {&o}, {{"q", q}, {"k", k}, {"v", v}, {"probs", probs}});
+  const Tensor probs = call.extra("probs"), lse = call.extra("lse");
+  {
+    const Tensor workspace = call.workspace();
+    call.run({p, q, k, v, o, probs, lse, workspace}, {{"o", o}});
+  }
+  call.record({&q, &k, &v}, {}, {&o},
+              {{"q", q}, {"k", k}, {"v", v}, {"o", o}, {"probs", probs}, {"lse", lse}});
   return o;
 }
 
 void AttentionOp::run_backward(BackwardPass& pass) {
   BackwardCall<AttentionOp> call(pass);
   const GradSlot dq = pass.grad_in(0), dk = pass.grad_in(1), dv = pass.grad_in(2);
+  const Tensor probs = kept(pass, "probs"), o = kept(pass, "o"), lse = kept(pass, "lse");
   const Tensor workspace = call.workspace();
-  call.run({call.problem(), pass.grad_out(), pass.saved("q"), pass.saved("k"), pass.saved("v"),
-            pass.saved("probs"), dq, dk, dv, workspace},
+  call.run({call.problem(), pass.grad_out(), pass.saved("q"), pass.saved("k"), pass.saved("v"), probs, o, lse,
+            dq, dk, dv, workspace},
            {{"dq", dq.tensor}, {"dk", dk.tensor}, {"dv", dv.tensor}});
 }
 

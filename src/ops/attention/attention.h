@@ -31,6 +31,8 @@ struct AttentionForward {
   const Tensor& v;      // [B, Tk, Hkv*D]
   const Tensor& o;      // [B, Tq, H*D]
   const Tensor& probs;  // [B, H, Tq, Tk]; undefined for variants that do not keep it
+  const Tensor& lse;    // [B, H, Tq], stat dtype: log of the sum of exponentials; undefined likewise
+  const Tensor& workspace;
 };
 
 struct AttentionBackward {
@@ -39,7 +41,9 @@ struct AttentionBackward {
   const Tensor& q;
   const Tensor& k;
   const Tensor& v;
-  const Tensor& probs;
+  const Tensor& probs;  // undefined for variants that do not keep it; o and lse likewise
+  const Tensor& o;
+  const Tensor& lse;
   GradSlot dq, dk, dv;
   const Tensor& workspace;
 };
@@ -63,10 +67,14 @@ struct AttentionOptions {
   std::string_view variant = {};
 };
 
-// q [B, Tq, H*D]; k and v [B, Tk, Hkv*D]. Naive saves q, k, v and the probabilities.
+// q [B, Tq, H*D]; k and v [B, Tk, Hkv*D]. Naive saves q, k, v and the probabilities;
+// flash saves o and lse in their place, and memory then grows with T instead of its square.
 Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options);
 
+std::size_t attention_cpu_flash_workspace(const AttentionProblem& p, Pass pass);
+void attention_cpu_flash_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cpu_flash_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cpu_naive_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_naive_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_naive_forward(RankContext& ctx, const AttentionForward& f);

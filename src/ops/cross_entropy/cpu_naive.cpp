@@ -27,14 +27,9 @@ void forward(RankContext& ctx, const CrossEntropyForward& f) {
                                      : std::numeric_limits<A>::quiet_NaN();
     }
   });
-  double total = 0;  // one order, whatever the number of threads
-  int64_t count = 0;
-  for (int64_t r = 0; r < f.p.rows; ++r) {
-    total += static_cast<double>(losses[r]);
-    count += targets[r] != kIgnoreTarget;
-  }
-  f.count.data<A>()[0] = static_cast<A>(count);
-  f.loss.data<A>()[0] = count == 0 ? A(0) : static_cast<A>(total / static_cast<double>(count));
+  const MeanLoss mean = mean_loss(losses, targets, f.p.rows);
+  f.count.data<A>()[0] = static_cast<A>(mean.count);
+  f.loss.data<A>()[0] = static_cast<A>(mean.loss);
 }
 
 template <class T>

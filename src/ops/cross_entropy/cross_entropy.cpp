@@ -1,6 +1,7 @@
 #include "ops/cross_entropy/cross_entropy.h"
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -30,6 +31,8 @@ std::size_t workspace(const CrossEntropyProblem& p, Pass pass) {
 }
 
 const Variant<CrossEntropyOp> kRows[] = {
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<CrossEntropyProblem>, kSaves, workspace, cost,
+     cross_entropy_cpu_fused_forward, cross_entropy_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, workspace, cost, cross_entropy_cpu_naive_forward,
      cross_entropy_cpu_naive_backward},
     {"naive", DeviceType::cuda, nullptr, kSaves, workspace, cost,

@@ -51,6 +51,24 @@ struct CrossEntropyOp {
 Tensor cross_entropy(RankContext& ctx, const Tensor& logits, const Tensor& targets,
                      std::string_view variant = {});
 
+// The mean over the tokens that count, summed in one order whatever the number of threads.
+struct MeanLoss {
+  double loss;
+  int64_t count;
+};
+template <class A>
+MeanLoss mean_loss(const A* losses, const int32_t* targets, int64_t rows) {
+  double total = 0;
+  int64_t count = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    total += static_cast<double>(losses[r]);
+    count += targets[r] != kIgnoreTarget;
+  }
+  return {count == 0 ? 0 : total / static_cast<double>(count), count};
+}
+
+void cross_entropy_cpu_fused_forward(RankContext& ctx, const CrossEntropyForward& f);
+void cross_entropy_cpu_fused_backward(RankContext& ctx, const CrossEntropyBackward& b);
 void cross_entropy_cpu_naive_forward(RankContext& ctx, const CrossEntropyForward& f);
 void cross_entropy_cpu_naive_backward(RankContext& ctx, const CrossEntropyBackward& b);
 void cross_entropy_cuda_naive_forward(RankContext& ctx, const CrossEntropyForward& f);

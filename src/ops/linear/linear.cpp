@@ -25,7 +25,13 @@ std::string lt_unsupported(const LinearProblem& p, const DeviceTraits& traits) {
   return {};
 }
 
+std::string packed_unsupported(const LinearProblem& p, const DeviceTraits&) {
+  return p.dtype == DType::f64 ? "fp64 has no packed kernel" : "";
+}
+
 const Variant<LinearOp> kRows[] = {
+    {"packed", DeviceType::cpu, packed_unsupported, kSaves, linear_cpu_packed_workspace, cost,
+     linear_cpu_packed_forward, linear_cpu_packed_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, linear_cpu_naive_forward,
      linear_cpu_naive_backward},
     {"lt", DeviceType::cuda, lt_unsupported, kSaves, nullptr, cost, KILN_CUDA_FN(linear_cuda_lt_forward),
@@ -48,7 +54,8 @@ Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::st
   const LinearProblem p{x.shape().rows(), ws[1], ws[0], x.dtype()};
   OpCall<LinearOp> call(ctx, p, variant);
   Tensor y = ctx.empty(x.shape().with_last(p.out), p.dtype);
-  call.run({p, x, w.tensor(), y}, {{"y", y}});
+  const Tensor scratch = call.workspace();
+  call.run({p, x, w.tensor(), y, scratch}, {{"y", y}});
   call.record({&x}, {weight}, {&y}, {{"x", x.reshape_rows()}});
   return y;
 }
@@ -59,7 +66,8 @@ void LinearOp::run_backward(BackwardPass& pass) {
     ParamUse w(pass.param(0), false);
     const GradSlot dx = pass.grad_in(0);
     const GradSlot dw = param_grad(pass.param(0));
-    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), dx, dw},
+    const Tensor scratch = call.workspace();
+    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), dx, dw, scratch},
              {{"dx", dx.tensor}, {"dweight", dw.tensor}});
   }
   param_grad_done(*pass.param(0).param);

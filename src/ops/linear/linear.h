@@ -19,6 +19,7 @@ struct LinearForward {
   const Tensor& x;       // [rows, in]
   const Tensor& weight;  // [out, in]
   const Tensor& y;       // [rows, out]
+  const Tensor& workspace;
 };
 
 struct LinearBackward {
@@ -28,6 +29,7 @@ struct LinearBackward {
   const Tensor& weight;  // [out, in]
   GradSlot dx;           // [rows, in], maybe not wanted
   GradSlot dweight;      // [out, in], maybe not wanted; may be wider than dtype
+  const Tensor& workspace;
 };
 
 struct LinearOp {
@@ -46,6 +48,9 @@ Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::st
 
 void linear_cpu_naive_forward(RankContext& ctx, const LinearForward& f);
 void linear_cpu_naive_backward(RankContext& ctx, const LinearBackward& b);
+std::size_t linear_cpu_packed_workspace(const LinearProblem& p, Pass pass);
+void linear_cpu_packed_forward(RankContext& ctx, const LinearForward& f);
+void linear_cpu_packed_backward(RankContext& ctx, const LinearBackward& b);
 void linear_cuda_lt_forward(RankContext& ctx, const LinearForward& f);
 void linear_cuda_lt_backward(RankContext& ctx, const LinearBackward& b);
 

@@ -1,6 +1,9 @@
 #include "ops/rms_norm/rms_norm.h"
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
+#include "ops/elementwise/broadcast.h"
+#include "ops/elementwise/unary.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -16,6 +19,19 @@ Cost cost(const RmsNormProblem& p, Pass pass) {
                                : Cost{8 * n, 3 * n * e + stats + 2 * weight};
 }
 
+Cost composed_cost(const RmsNormProblem& p, Pass pass) {
+  const UnaryProblem matrix{p.rows, p.cols, p.dtype, 0}, rows{1, p.rows, stat_dtype(p.dtype), p.eps};
+  const BroadcastProblem b{p.rows, p.cols, p.dtype};
+  return SquareOp::cost(matrix, pass) + RowMeanOp::cost(b, pass) + RsqrtOp::cost(rows, pass) +
+         MulRowsOp::cost(b, pass) + MulColumnsOp::cost(b, pass);
+}
+
+// The same function from separate ops; the tape finds its gradient.
+Tensor composed(RankContext& ctx, const Tensor& x, const ParamRef& weight, float eps) {
+  const Tensor rstd = rsqrt(ctx, row_mean(ctx, square(ctx, x)), eps);  // [...]
+  return mul_columns(ctx, mul_rows(ctx, x, rstd), weight);
+}
+
 const SaveDecl<RmsNormProblem> kSaves[] = {
     {"x", SavedFrom::input, [](const RmsNormProblem& p) { return Shape{p.rows, p.cols}; },
      [](const RmsNormProblem& p) { return p.dtype; }},
@@ -23,9 +39,16 @@ const SaveDecl<RmsNormProblem> kSaves[] = {
      [](const RmsNormProblem& p) { return stat_dtype(p.dtype); }},
 };
 
+std::size_t fused_workspace(const RmsNormProblem& p, Pass pass) {
+  return pass == Pass::backward ? partials_bytes(p.rows, p.cols) : 0;
+}
+
 const Variant<RmsNormOp> kRows[] = {
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves, fused_workspace, cost,
+     rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, rms_norm_cpu_naive_forward,
      rms_norm_cpu_naive_backward},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(rms_norm_cuda_naive_forward),
      KILN_CUDA_FN(rms_norm_cuda_naive_backward)},
 };
@@ -37,14 +60,15 @@ std::span<const Variant<RmsNormOp>> RmsNormOp::rows() { return kRows; }
 Tensor rms_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, float eps,
                 std::string_view variant) {
   check_float_tensor(ctx, RmsNormOp::kName, "x", x);
-  ParamUse w(weight, ctx.tape().counts_uses());
-  check_param_dtype(RmsNormOp::kName, weight, w.tensor(), x.dtype());
   if (weight.shape() != Shape{x.shape().last()}) {
     fail(RmsNormOp::kName, cat("weight ", weight.param->name, " has ", weight.shape().numel(),
                                " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
   }
   const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
   OpCall<RmsNormOp> call(ctx, p, variant);
+  if (call.composed()) return composed(ctx, x, weight, eps);
+  ParamUse w(weight, ctx.tape().counts_uses());
+  check_param_dtype(RmsNormOp::kName, weight, w.tensor(), x.dtype());
   Tensor y = ctx.empty(x.shape(), p.dtype);
   const Tensor rstd = call.extra("rstd");
   call.run({p, x, w.tensor(), y, rstd}, {{"y", y}});
@@ -58,8 +82,10 @@ void RmsNormOp::run_backward(BackwardPass& pass) {
     ParamUse w(pass.param(0), false);
     const GradSlot dx = pass.grad_in(0);
     const GradSlot dw = param_grad(pass.param(0));
-    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("rstd"), dx, dw},
-             {{"dx", dx.tensor}, {"dweight", dw.tensor}});
+    const Tensor workspace = call.workspace();
+    call.run(
+        {call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("rstd"), dx, dw, workspace},
+        {{"dx", dx.tensor}, {"dweight", dw.tensor}});
   }
   param_grad_done(*pass.param(0).param);
 }

@@ -29,6 +29,7 @@ struct RmsNormBackward {
   const Tensor& rstd;
   GradSlot dx;
   GradSlot dweight;
+  const Tensor& workspace;  // fused: [chunks, cols] partial sums of dweight
 };
 
 struct RmsNormOp {
@@ -42,12 +43,15 @@ struct RmsNormOp {
   static Problem example() { return {128, 256, DType::f32, 1e-5f}; }
 };
 
-// x [..., C] and weight [C]. Saves x and rstd.
+// x [..., C] and weight [C]. Saves x and rstd; the parts of `composed` save x twice (one buffer), x * rstd
+// and rstd.
 Tensor rms_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, float eps,
                 std::string_view variant = {});
 
 void rms_norm_cpu_naive_forward(RankContext& ctx, const RmsNormForward& f);
 void rms_norm_cpu_naive_backward(RankContext& ctx, const RmsNormBackward& b);
+void rms_norm_cpu_fused_forward(RankContext& ctx, const RmsNormForward& f);
+void rms_norm_cpu_fused_backward(RankContext& ctx, const RmsNormBackward& b);
 void rms_norm_cuda_naive_forward(RankContext& ctx, const RmsNormForward& f);
 void rms_norm_cuda_naive_backward(RankContext& ctx, const RmsNormBackward& b);
 

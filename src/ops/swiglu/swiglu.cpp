@@ -1,6 +1,9 @@
 #include "ops/swiglu/swiglu.h"
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
+#include "ops/elementwise/binary.h"
+#include "ops/elementwise/unary.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -13,6 +16,10 @@ Cost cost(const SwigluProblem& p, Pass pass) {
   return pass == Pass::forward ? Cost{5 * n, 3 * n * e} : Cost{11 * n, 5 * n * e};
 }
 
+Cost composed_cost(const SwigluProblem& p, Pass pass) {
+  return SiluOp::cost({p.rows, p.cols, p.dtype, 0}, pass) + MulOp::cost({p.rows, p.cols, p.dtype}, pass);
+}
+
 Shape full(const SwigluProblem& p) { return {p.rows, p.cols}; }
 DType same(const SwigluProblem& p) { return p.dtype; }
 
@@ -22,8 +29,11 @@ const SaveDecl<SwigluProblem> kSaves[] = {
 };
 
 const Variant<SwigluOp> kRows[] = {
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<SwigluProblem>, kSaves, nullptr, cost,
+     swiglu_cpu_fused_forward, swiglu_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, swiglu_cpu_naive_forward,
      swiglu_cpu_naive_backward},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(swiglu_cuda_naive_forward),
      KILN_CUDA_FN(swiglu_cuda_naive_backward)},
 };
@@ -38,6 +48,7 @@ Tensor swiglu(RankContext& ctx, const Tensor& gate, const Tensor& up, std::strin
   check_shape(SwigluOp::kName, "up", up.shape(), gate.shape());
   const SwigluProblem p{gate.shape().rows(), gate.shape().last(), gate.dtype()};
   OpCall<SwigluOp> call(ctx, p, variant);
+  if (call.composed()) return mul(ctx, silu(ctx, gate), up);
   Tensor y = ctx.empty(gate.shape(), p.dtype);
   call.run({p, gate, up, y}, {{"y", y}});
   call.record({&gate, &up}, {}, {&y}, {{"gate", gate.reshape_rows()}, {"up", up.reshape_rows()}});

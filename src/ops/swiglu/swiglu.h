@@ -40,11 +40,13 @@ struct SwigluOp {
   static Problem example() { return {128, 256, DType::f32}; }
 };
 
-// gate and up of one shape [..., F]. Saves both.
+// gate and up of one shape [..., F]. Saves both; the parts of `composed` save silu(gate) as well.
 Tensor swiglu(RankContext& ctx, const Tensor& gate, const Tensor& up, std::string_view variant = {});
 
 void swiglu_cpu_naive_forward(RankContext& ctx, const SwigluForward& f);
 void swiglu_cpu_naive_backward(RankContext& ctx, const SwigluBackward& b);
+void swiglu_cpu_fused_forward(RankContext& ctx, const SwigluForward& f);
+void swiglu_cpu_fused_backward(RankContext& ctx, const SwigluBackward& b);
 void swiglu_cuda_naive_forward(RankContext& ctx, const SwigluForward& f);
 void swiglu_cuda_naive_backward(RankContext& ctx, const SwigluBackward& b);
 

@@ -1,6 +1,7 @@
 // One thread per element reads every rank's copy: (world + 1) x count x element size bytes, the floor.
 #include "device/cuda/launch.h"
 #include "dist/comm/reduce_ranks.h"
+#include "ops/cuda_device/rank.h"
 
 namespace kiln {
 namespace {
@@ -18,11 +19,12 @@ __global__ void reduce_kernel(T* dst, RankSources src, int64_t count) {
 }  // namespace
 
 void reduce_ranks_cuda(RankContext& ctx, std::byte* dst, const RankSources& src, int64_t count, DType dtype) {
+  cuda_backend(ctx);  // its device is this thread's current one from here on
   with_float(dtype, [&](auto zero) {
     using T = decltype(zero);
-    constexpr int kThreads = 256;
-    const dim3 grid(static_cast<unsigned>((count + kThreads - 1) / kThreads));
-    launch(reduce_kernel<T>, grid, dim3(kThreads), 0, ctx.comm(), reinterpret_cast<T*>(dst), src, count);
+    constexpr int64_t kThreads = 256;
+    launch(reduce_kernel<T>, Grid((count + kThreads - 1) / kThreads), dim3(kThreads), 0, ctx.comm(),
+           reinterpret_cast<T*>(dst), src, count);
   });
 }
 

@@ -1,0 +1,105 @@
+#include "ops/add_rms_norm/add_rms_norm.h"
+
+#include "autograd/accumulate.h"
+#include "ops/add/add.h"
+#include "ops/check.h"
+#include "ops/cpu_fused.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+Cost cost(const RmsNormProblem& p, Pass pass) {
+  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
+               e = static_cast<double>(size_of(p.dtype));
+  const double stats = static_cast<double>(p.rows) * static_cast<double>(size_of(stat_dtype(p.dtype)));
+  const double weight = static_cast<double>(p.cols) * e;
+  // forward: read two, write two; backward: read the sum and both gradients, write one
+  return pass == Pass::forward ? Cost{5 * n, 4 * n * e + stats + weight}
+                               : Cost{9 * n, 4 * n * e + stats + 2 * weight};
+}
+
+// add's backward moves nothing; rms_norm's then adds to the sum's gradient, which it reads as well.
+Cost composed_cost(const RmsNormProblem& p, Pass pass) {
+  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
+               e = static_cast<double>(size_of(p.dtype));
+  const Cost one_pass = cost(p, pass);
+  return pass == Pass::forward ? one_pass + Cost{0, n * e} : one_pass;  // the sum is read again
+}
+
+std::size_t fused_workspace(const RmsNormProblem& p, Pass pass) {
+  return pass == Pass::backward ? partials_bytes(p.rows, p.cols) : 0;
+}
+
+const SaveDecl<RmsNormProblem> kSaves[] = {
+    {"sum", SavedFrom::output, [](const RmsNormProblem& p) { return Shape{p.rows, p.cols}; },
+     [](const RmsNormProblem& p) { return p.dtype; }},
+    {"rstd", SavedFrom::extra, [](const RmsNormProblem& p) { return Shape{p.rows}; },
+     [](const RmsNormProblem& p) { return stat_dtype(p.dtype); }},
+};
+
+const Variant<AddRmsNormOp> kRows[] = {
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves, fused_workspace, cost,
+     add_rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
+    {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, add_rms_norm_cpu_naive_forward,
+     rms_norm_cpu_naive_backward},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+};
+
+}  // namespace
+
+std::span<const Variant<AddRmsNormOp>> AddRmsNormOp::rows() { return kRows; }
+
+AddRmsNormResult add_rms_norm(RankContext& ctx, const Tensor& x, const Tensor& residual,
+                              const ParamRef& weight, float eps, std::string_view variant) {
+  const char* op = AddRmsNormOp::kName;
+  check_float_tensor(ctx, op, "x", x);
+  check_tensor(ctx, op, "residual", residual, x.dtype());
+  check_shape(op, "residual", residual.shape(), x.shape());
+  if (weight.shape() != Shape{x.shape().last()}) {
+    fail(op, cat("weight ", weight.param->name, " has ", weight.shape().numel(), " elements, last axis of x ",
+                 x.shape().str(), " is ", x.shape().last()));
+  }
+  const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
+  OpCall<AddRmsNormOp> call(ctx, p, variant);
+  if (call.composed()) {
+    const Tensor sum = add(ctx, x, residual);
+    return {sum, rms_norm(ctx, sum, weight, eps)};
+  }
+  ParamUse w(weight, ctx.tape().counts_uses());
+  check_param_dtype(op, weight, w.tensor(), x.dtype());
+  AddRmsNormResult out{ctx.empty(x.shape(), p.dtype), ctx.empty(x.shape(), p.dtype)};
+  const Tensor rstd = call.extra("rstd");
+  call.run({p, x, residual, w.tensor(), out.sum, out.normed, rstd}, {{"sum", out.sum}, {"y", out.normed}});
+  call.record({&x, &residual}, {weight}, {&out.sum, &out.normed},
+              {{"sum", out.sum.reshape_rows()}, {"rstd", rstd}});
+  return out;
+}
+
+void AddRmsNormOp::run_backward(BackwardPass& pass) {
+  BackwardCall<AddRmsNormOp> call(pass);
+  {
+    ParamUse w(pass.param(0), false);
+    const GradSlot dw = param_grad(pass.param(0));
+    // The norm's gradient goes on top of the sum's, in place where nobody else reads that.
+    const bool mine = pass.grad_out(0).buffer().unique() && pass.grad_out(0).contiguous();
+    Tensor dx = mine ? pass.grad_out(0) : pass.ctx().empty(pass.grad_out(0).shape(), call.problem().dtype);
+    if (!mine) accumulate_grad(pass.ctx(), {dx, false}, pass.grad_out(0));
+    const Tensor workspace = call.workspace();
+    call.run({call.problem(),
+              pass.grad_out(1),
+              pass.saved("sum"),
+              w.tensor(),
+              pass.saved("rstd"),
+              {dx, true},
+              dw,
+              workspace},
+             {{"dx", dx}, {"dweight", dw.tensor}});
+    pass.hand_over(0, dx);
+    pass.hand_over(1, std::move(dx));
+  }
+  param_grad_done(*pass.param(0).param);
+}
+
+}  // namespace kiln

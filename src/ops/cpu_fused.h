@@ -1,0 +1,82 @@
+// What the vectorised CPU kernels share: the dtypes they take, chunks whose bounds depend on the problem
+// alone, and the ordered sum of per-chunk weight gradients.
+#pragma once
+
+#include "ops/cpu_rows.h"
+#include "ops/variant.h"
+
+namespace kiln {
+
+// Vector kernels compute in fp32. fp64 is for definitions and gradient checks, which naive serves.
+template <class Problem>
+std::string needs_fp32_or_narrower(const Problem& p, const DeviceTraits&) {
+  return p.dtype == DType::f64 ? "computes in fp32, fp64 runs on naive" : std::string();
+}
+
+template <class F>
+void with_narrow_float(DType t, F&& f) {
+  with_float(t, [&](auto zero) {
+    if constexpr (!std::is_same_v<decltype(zero), double>) {
+      f(zero);
+    } else {
+      throw Error("a vector kernel was given fp64");
+    }
+  });
+}
+
+// Null where nobody wants the tensor.
+template <class T>
+Rows<T> rows_or_null(const Tensor& t) {
+  return t.defined() ? rows_of<T>(t) : Rows<T>{nullptr, 0};
+}
+
+// A sum over all rows is taken in row chunks, each into its own row of a workspace, and the chunks are then
+// added in order: no atomics, and the same bits for any number of threads. At most 64 chunks, so that the
+// workspace stays small beside the rows it sums.
+struct RowChunks {
+  int64_t rows_per_chunk, count;
+};
+
+inline RowChunks row_chunks(int64_t rows, int64_t cols) {
+  const int64_t each = std::max(row_grain(cols), (rows + 63) / 64);
+  return {each, (rows + each - 1) / each};
+}
+
+// Bytes of one partial sum per chunk and column.
+inline std::size_t partials_bytes(int64_t rows, int64_t cols) {
+  return static_cast<std::size_t>(row_chunks(rows, cols).count * cols) * sizeof(float);
+}
+
+// slot[c] = partials[0][c] + partials[1][c] + ..., or adds that; T is the dtype of the activations.
+template <class T>
+void sum_partials(RankContext& ctx, const float* partials, int64_t chunks, int64_t stride,
+                  const GradSlot& slot) {
+  with_grad_type<T>(slot, [&](auto zero) {
+    using G = decltype(zero);
+    G* out = slot.tensor.data<G>();
+    constexpr int64_t kBlock = 256;  // columns whose sums stay in the first cache
+    ctx.pool().parallel_for(slot.tensor.numel(), kBlock, [&](int64_t begin, int64_t end) {
+      float sums[kBlock] = {};
+      for (int64_t k = 0; k < chunks; ++k) {
+        for (int64_t c = begin; c < end; ++c) sums[c - begin] += partials[k * stride + c];
+      }
+      for (int64_t c = begin; c < end; ++c) put(out[c], sums[c - begin], slot.accumulate);
+    });
+  });
+}
+
+// Elementwise work on [rows, cols]: f(first row, rows, first column, columns). Tensors without gaps are one
+// long row, so that short and single rows are shared out evenly too.
+template <class F>
+void for_tiles(RankContext& ctx, int64_t rows, int64_t cols, bool dense, F f) {
+  if (dense) {
+    ctx.pool().parallel_for(rows * cols, 16384, [&](int64_t begin, int64_t end) {
+      f(int64_t{0}, int64_t{1}, begin, end - begin);
+    });
+  } else {
+    ctx.pool().parallel_for(rows, row_grain(cols),
+                            [&](int64_t begin, int64_t end) { f(begin, end - begin, int64_t{0}, cols); });
+  }
+}
+
+}  // namespace kiln

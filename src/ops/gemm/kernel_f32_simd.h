@@ -1,0 +1,169 @@
+// The fp32 kernel at one vector width. C tile: 14 x 2 vectors on AVX-512 (28 of 32 registers), 6 x 2 on AVX2
+// (12 of 16), 2 x 2 plain. Per step of K: 2 loads of B, MR broadcasts of A, 2 MR multiply-adds.
+
+#if KILN_SIMD_LEVEL == 2
+static constexpr int kRowsOfTile = 14;
+#elif KILN_SIMD_LEVEL == 1
+static constexpr int kRowsOfTile = 6;
+#else
+static constexpr int kRowsOfTile = 2;
+#endif
+static constexpr int kColumnsOfTile = 2 * F32::kWidth;
+
+static void multiply(int64_t depth, const void* a_panel, const void* b_panel, float* c, int64_t c_row,
+                     bool add) {
+  constexpr int W = F32::kWidth;
+  const float* a = static_cast<const float*>(a_panel);
+  const float* b = static_cast<const float*>(b_panel);
+  F32 left[kRowsOfTile], right[kRowsOfTile];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRowsOfTile; ++i) left[i] = right[i] = zero_vector();
+  for (int64_t k = 0; k < depth; ++k) {
+    const F32 b0 = load(b), b1 = load(b + W);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRowsOfTile; ++i) {
+      const F32 x = broadcast(a[i]);
+      left[i] = fma(x, b0, left[i]);
+      right[i] = fma(x, b1, right[i]);
+    }
+    a += kRowsOfTile;
+    b += kColumnsOfTile;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRowsOfTile; ++i) {
+    float* row = c + i * c_row;
+    store(row, add ? load(row) + left[i] : left[i]);
+    store(row + W, add ? load(row + W) + right[i] : right[i]);
+  }
+}
+
+// --- packing: panel[k][0..Width) = source(i, k), widened to fp32
+
+#if KILN_SIMD_LEVEL == 2
+// Transposes 16 x 16: rows in, columns out.
+static inline void transpose(F32 (&r)[16]) {
+  __m512 t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i].v, r[i + 1].v);
+    t[i + 1] = _mm512_unpackhi_ps(r[i].v, r[i + 1].v);
+  }
+  __m512 u[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 4) {
+    u[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = _mm512_shuffle_f32x4(u[i], u[i + 4], 0x88),
+                 b = _mm512_shuffle_f32x4(u[i], u[i + 4], 0xdd);
+    const __m512 c = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0x88),
+                 d = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0xdd);
+    r[i].v = _mm512_shuffle_f32x4(a, c, 0x88);
+    r[i + 8].v = _mm512_shuffle_f32x4(a, c, 0xdd);
+    r[i + 4].v = _mm512_shuffle_f32x4(b, d, 0x88);
+    r[i + 12].v = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+}
+#elif KILN_SIMD_LEVEL == 1
+static inline void transpose(F32 (&r)[8]) {
+  __m256 t[8], u[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i].v, r[i + 1].v);
+    t[i + 1] = _mm256_unpackhi_ps(r[i].v, r[i + 1].v);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {
+    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    r[i].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+    r[i + 4].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+  }
+}
+#else
+static inline void transpose(F32 (&r)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      const float t = r[i].v[j];
+      r[i].v[j] = r[j].v[i];
+      r[j].v[i] = t;
+    }
+  }
+}
+#endif
+
+// Steps of K lie side by side in memory: transpose blocks of W rows by W steps.
+template <int Width, class T>
+static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t depth, float* panel) {
+  constexpr int W = F32::kWidth;
+  for (int64_t i = 0; i < Width; i += W) {
+    const int lanes = Width - i < W ? static_cast<int>(Width - i) : W;
+    for (int64_t k = 0; k < depth; k += W) {
+      const int steps = depth - k < W ? static_cast<int>(depth - k) : W;
+      F32 block[W];
+      for (int r = 0; r < W; ++r) {
+        block[r] = i + r < count ? load_some(src + (i + r) * stride + k, steps) : zero_vector();
+      }
+      transpose(block);
+      for (int s = 0; s < steps; ++s) store_some(panel + (k + s) * Width + i, block[s], lanes);
+    }
+  }
+}
+
+// Rows (columns) lie side by side: copy, one step of K after another through all panels.
+template <int Width, class T>
+static void pack_rows_dense(const T* src, int64_t k_stride, int64_t count, int64_t depth, char* panels,
+                            int64_t panel_bytes) {
+  constexpr int W = F32::kWidth;
+  for (int64_t k = 0; k < depth; ++k) {
+    char* panel = panels;
+    for (int64_t first = 0; first < count; first += Width, panel += panel_bytes) {
+      float* out = reinterpret_cast<float*>(panel) + k * Width;
+      for (int64_t i = 0; i < Width; i += W) {
+        const int lanes = Width - i < W ? static_cast<int>(Width - i) : W;
+        const int64_t there = count - first - i;
+        const int valid = there >= lanes ? lanes : (there > 0 ? static_cast<int>(there) : 0);
+        store_some(out + i, valid == 0 ? zero_vector() : load_some(src + k * k_stride + first + i, valid),
+                   lanes);
+      }
+    }
+  }
+}
+
+template <int Width, class T>
+static void pack_typed(const PanelSource& s, int64_t count, int64_t depth, char* panels,
+                       int64_t panel_bytes) {
+  const T* src = static_cast<const T*>(s.data);
+  if (s.k_stride != 1) {
+    pack_rows_dense<Width>(src, s.k_stride, count, depth, panels, panel_bytes);
+    return;
+  }
+  for (int64_t first = 0; first < count; first += Width, panels += panel_bytes) {
+    pack_k_dense<Width>(src + first * s.stride, s.stride, count - first, depth,
+                        reinterpret_cast<float*>(panels));
+  }
+}
+
+template <int Width>
+static void pack(const PanelSource& s, int64_t count, int64_t depth, void* panels, int64_t panel_bytes) {
+  char* out = static_cast<char*>(panels);
+  if (s.dtype == DType::f32) pack_typed<Width, float>(s, count, depth, out, panel_bytes);
+  if (s.dtype == DType::bf16) pack_typed<Width, bf16>(s, count, depth, out, panel_bytes);
+  if (s.dtype == DType::f16) pack_typed<Width, fp16>(s, count, depth, out, panel_bytes);
+}
+
+static const GemmKernel& kernel() {
+  static constexpr GemmKernel kKernel = {"f32",  kRowsOfTile,       kColumnsOfTile,       192,      1,
+                                         4,      pack<kRowsOfTile>, pack<kColumnsOfTile>, multiply, nullptr,
+                                         nullptr};
+  return kKernel;
+}

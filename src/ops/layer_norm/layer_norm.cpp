@@ -1,0 +1,83 @@
+#include "ops/layer_norm/layer_norm.h"
+
+#include "ops/check.h"
+#include "ops/cpu_fused.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+Cost cost(const LayerNormProblem& p, Pass pass) {
+  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
+               e = static_cast<double>(size_of(p.dtype));
+  const double stats = 2 * static_cast<double>(p.rows) * static_cast<double>(size_of(stat_dtype(p.dtype)));
+  const double weights = 2 * static_cast<double>(p.cols) * e;
+  // forward: read x, write y; backward: read x and dy, write dx (and the small gradients)
+  return pass == Pass::forward ? Cost{8 * n, 2 * n * e + stats + weights}
+                               : Cost{13 * n, 3 * n * e + stats + 1.5 * weights};
+}
+
+Shape per_row(const LayerNormProblem& p) { return {p.rows}; }
+DType stat(const LayerNormProblem& p) { return stat_dtype(p.dtype); }
+
+const SaveDecl<LayerNormProblem> kSaves[] = {
+    {"x", SavedFrom::input, [](const LayerNormProblem& p) { return Shape{p.rows, p.cols}; },
+     [](const LayerNormProblem& p) { return p.dtype; }},
+    {"mean", SavedFrom::extra, per_row, stat},
+    {"rstd", SavedFrom::extra, per_row, stat},
+};
+
+std::size_t fused_workspace(const LayerNormProblem& p, Pass pass) {
+  return pass == Pass::backward ? 2 * partials_bytes(p.rows, p.cols) : 0;
+}
+
+const Variant<LayerNormOp> kRows[] = {
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<LayerNormProblem>, kSaves, fused_workspace, cost,
+     layer_norm_cpu_fused_forward, layer_norm_cpu_fused_backward},
+    {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, layer_norm_cpu_naive_forward,
+     layer_norm_cpu_naive_backward},
+};
+
+void check_vector(const char* what, const ParamRef& p, const Tensor& value, const Tensor& x) {
+  check_param_dtype(LayerNormOp::kName, p, value, x.dtype());
+  if (p.shape() != Shape{x.shape().last()}) {
+    fail(LayerNormOp::kName, cat(what, " ", p.param->name, " has ", p.shape().numel(),
+                                 " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
+  }
+}
+
+}  // namespace
+
+std::span<const Variant<LayerNormOp>> LayerNormOp::rows() { return kRows; }
+
+Tensor layer_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, const ParamRef& bias, float eps,
+                  std::string_view variant) {
+  check_float_tensor(ctx, LayerNormOp::kName, "x", x);
+  ParamUse w(weight, ctx.tape().counts_uses()), b(bias, ctx.tape().counts_uses());
+  check_vector("weight", weight, w.tensor(), x);
+  check_vector("bias", bias, b.tensor(), x);
+  const LayerNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
+  OpCall<LayerNormOp> call(ctx, p, variant);
+  Tensor y = ctx.empty(x.shape(), p.dtype);
+  const Tensor mean = call.extra("mean"), rstd = call.extra("rstd");
+  call.run({p, x, w.tensor(), b.tensor(), y, mean, rstd}, {{"y", y}});
+  call.record({&x}, {weight, bias}, {&y}, {{"x", x.reshape_rows()}, {"mean", mean}, {"rstd", rstd}});
+  return y;
+}
+
+void LayerNormOp::run_backward(BackwardPass& pass) {
+  BackwardCall<LayerNormOp> call(pass);
+  {
+    ParamUse w(pass.param(0), false);
+    const GradSlot dx = pass.grad_in(0);
+    const GradSlot dw = param_grad(pass.param(0)), db = param_grad(pass.param(1));
+    const Tensor workspace = call.workspace();
+    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("mean"),
+              pass.saved("rstd"), dx, dw, db, workspace},
+             {{"dx", dx.tensor}, {"dweight", dw.tensor}, {"dbias", db.tensor}});
+  }
+  param_grad_done(*pass.param(1).param);
+  param_grad_done(*pass.param(0).param);
+}
+
+}  // namespace kiln

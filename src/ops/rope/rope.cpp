@@ -1,0 +1,84 @@
+#include "ops/rope/rope.h"
+
+#include <cmath>
+
+#include "ops/check.h"
+#include "ops/cpu_fused.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+// Read and write q and k, in either direction; the sines are few beside them.
+Cost cost(const RopeProblem& p, Pass) {
+  const double n = static_cast<double>(p.rows()) * static_cast<double>((p.H + p.Hkv) * p.D);
+  return {3 * n, 2 * n * static_cast<double>(size_of(p.dtype))};
+}
+
+const Variant<RopeOp> kRows[] = {
+    {"fused",
+     DeviceType::cpu,
+     needs_fp32_or_narrower<RopeProblem>,
+     {},
+     rope_cpu_fused_workspace,
+     cost,
+     rope_cpu_fused,
+     rope_cpu_fused},
+    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, rope_cpu_naive, rope_cpu_naive},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(rope_cuda_naive),
+     KILN_CUDA_FN(rope_cuda_naive)},
+};
+
+RopeProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& o) {
+  const char* op = RopeOp::kName;
+  check_float_tensor(ctx, op, "q", q);
+  check_tensor(ctx, op, "k", k, q.dtype());
+  if (q.shape().rank() != 3)
+    fail(op, cat("q has shape ", q.shape().str(), ", [B, T, heads * head_dim] is needed"));
+  if (o.heads < 1 || o.kv_heads < 1) fail(op, cat(o.heads, " heads and ", o.kv_heads, " key/value heads"));
+  if (q.dim(2) % o.heads != 0)
+    fail(op, cat("last axis of q is ", q.dim(2), ", not a multiple of ", o.heads, " heads"));
+  const int64_t D = q.dim(2) / o.heads;
+  if (D % 2 != 0) {
+    fail(op, cat("a head is ", D, " wide, an even width is needed"), "rotation works on pairs of values");
+  }
+  check_shape(op, "k", k.shape(), {q.dim(0), q.dim(1), o.kv_heads * D});
+  if (!(o.theta > 0) || !std::isfinite(o.theta)) fail(op, cat("theta is ", o.theta, ", it must be positive"));
+  if (o.offset < 0) fail(op, cat("offset is ", o.offset, ", positions start at 0"));
+  return {q.dim(0), q.dim(1), o.heads, o.kv_heads, D, q.dtype(), o.interleaved, o.offset, o.theta};
+}
+
+}  // namespace
+
+std::span<const Variant<RopeOp>> RopeOp::rows() { return kRows; }
+
+double rope_frequency(const RopeProblem& p, int64_t pair) {
+  return std::pow(p.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(p.D));
+}
+
+RopeResult rope(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& options) {
+  const RopeProblem p = checked_problem(ctx, q, k, options);
+  OpCall<RopeOp> call(ctx, p, options.variant);
+  RopeResult out{options.in_place ? q.detach() : ctx.empty(q.shape(), p.dtype),
+                 options.in_place ? k.detach() : ctx.empty(k.shape(), p.dtype)};
+  const Tensor workspace = call.workspace();
+  call.run({p, 1, q, k, {out.q, false}, {out.k, false}, workspace}, {{"q", out.q}, {"k", out.k}});
+  call.record({&q, &k}, {}, {&out.q, &out.k}, {});
+  return out;
+}
+
+void RopeOp::run_backward(BackwardPass& pass) {
+  BackwardCall<RopeOp> call(pass);
+  const GradSlot dq = pass.grad_in(0), dk = pass.grad_in(1);
+  const Tensor workspace = call.workspace();
+  call.run({call.problem(), -1, pass.grad_out(0), pass.grad_out(1), dq, dk, workspace},
+           {{"dq", dq.tensor}, {"dk", dk.tensor}});
+}
+
+}  // namespace kiln

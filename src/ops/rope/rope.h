@@ -1,0 +1,76 @@
+// Rotary position embedding of queries and keys, in one call. Each head's D values are D / 2 pairs; pair i of
+// the token at position t is turned by the angle t * theta^(-2 i / D):
+//
+//   y_a = a cos - b sin,   y_b = a sin + b cos
+//
+// Rotate-half (the layout of Hugging Face's LLaMA): pair i is elements i and i + D / 2 of the head.
+// Interleaved (the layout of Meta's own weights): elements 2 i and 2 i + 1. A rotation's gradient is the
+// rotation back, by the same sines and cosines, so nothing is saved.
+#pragma once
+
+#include "ops/variant.h"
+
+namespace kiln {
+
+class BackwardPass;
+
+struct RopeProblem {
+  int64_t B, T, H, Hkv, D;
+  DType dtype;
+  bool interleaved;
+  int64_t offset;  // position of the first token
+  double theta;
+  int64_t rows() const { return B * T; }
+  int64_t pairs() const { return D / 2; }
+};
+
+// One rotation serves both directions: sign is +1 forward and -1 backward, where q and k are the gradients of
+// the outputs.
+struct RopeRotation {
+  RopeProblem p;
+  double sign;
+  const Tensor& q;  // [B, T, H D]
+  const Tensor& k;  // [B, T, Hkv D]
+  GradSlot q_out;   // [B, T, H D]; may be q itself; undefined: not wanted
+  GradSlot k_out;   // [B, T, Hkv D]; likewise
+  const Tensor& workspace;
+};
+
+struct RopeOp {
+  static constexpr const char* kName = "rope";
+  static constexpr const char* kSummary = "q and k turned by position: rotary embedding";
+  using Problem = RopeProblem;
+  using Forward = RopeRotation;
+  using Backward = RopeRotation;
+  static std::span<const Variant<RopeOp>> rows();
+  static void run_backward(BackwardPass& pass);
+  static Problem example() { return {1, 128, 4, 2, 64, DType::f32, false, 0, 10000.0}; }
+};
+
+struct RopeOptions {
+  int64_t heads = 1;
+  int64_t kv_heads = 1;
+  double theta = 10000;
+  int64_t offset = 0;  // position of the first token: how many were there before, when decoding with a cache
+  bool interleaved = false;
+  bool in_place = false;  // the results take the memory of q and k; nobody may read those afterwards
+  std::string_view variant = {};
+};
+
+struct RopeResult {
+  Tensor q, k;
+};
+
+// q [B, T, H D] and k [B, T, Hkv D], whose rows may be strided: usually they are column ranges of the packed
+// projection. Saves nothing.
+RopeResult rope(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& options);
+
+// The turn of one token's pair, in double: every variant's angles come from here.
+double rope_frequency(const RopeProblem& p, int64_t pair);
+
+void rope_cpu_naive(RankContext& ctx, const RopeRotation& r);
+void rope_cpu_fused(RankContext& ctx, const RopeRotation& r);
+std::size_t rope_cpu_fused_workspace(const RopeProblem& p, Pass pass);
+void rope_cuda_naive(RankContext& ctx, const RopeRotation& r);
+
+}  // namespace kiln

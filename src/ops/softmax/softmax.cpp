@@ -1,0 +1,49 @@
+#include "ops/softmax/softmax.h"
+
+#include "ops/check.h"
+#include "ops/cpu_fused.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+Cost cost(const SoftmaxProblem& p, Pass pass) {
+  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
+               e = static_cast<double>(size_of(p.dtype));
+  // forward: read x, write y; backward: read y and dy, write dx
+  return pass == Pass::forward ? Cost{5 * n, 2 * n * e} : Cost{4 * n, 3 * n * e};
+}
+
+const SaveDecl<SoftmaxProblem> kSaves[] = {
+    {"y", SavedFrom::output, [](const SoftmaxProblem& p) { return Shape{p.rows, p.cols}; },
+     [](const SoftmaxProblem& p) { return p.dtype; }},
+};
+
+const Variant<SoftmaxOp> kRows[] = {
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<SoftmaxProblem>, kSaves, nullptr, cost,
+     softmax_cpu_fused_forward, softmax_cpu_fused_backward},
+    {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, softmax_cpu_naive_forward,
+     softmax_cpu_naive_backward},
+};
+
+}  // namespace
+
+std::span<const Variant<SoftmaxOp>> SoftmaxOp::rows() { return kRows; }
+
+Tensor softmax(RankContext& ctx, const Tensor& x, std::string_view variant) {
+  check_float_tensor(ctx, SoftmaxOp::kName, "x", x);
+  const SoftmaxProblem p{x.shape().rows(), x.shape().last(), x.dtype()};
+  OpCall<SoftmaxOp> call(ctx, p, variant);
+  Tensor y = ctx.empty(x.shape(), p.dtype);
+  call.run({p, x, y}, {{"y", y}});
+  call.record({&x}, {}, {&y}, {{"y", y.reshape_rows()}});
+  return y;
+}
+
+void SoftmaxOp::run_backward(BackwardPass& pass) {
+  BackwardCall<SoftmaxOp> call(pass);
+  const GradSlot dx = pass.grad_in(0);
+  call.run({call.problem(), pass.grad_out(), pass.saved("y"), dx}, {{"dx", dx.tensor}});
+}
+
+}  // namespace kiln

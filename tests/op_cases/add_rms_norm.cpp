@@ -1,0 +1,35 @@
+#include "ops/add_rms_norm/add_rms_norm.h"
+
+#include "op_cases/op_case.h"
+#include "ops/add/add.h"
+
+namespace kiln {
+
+std::vector<OpCase> add_rms_norm_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  // `use` picks what becomes of the two outputs: a case has one.
+  enum class Use { both, normed };
+  auto one = [&](std::string name, const Shape& x, int64_t padding, Use use) {
+    cases.push_back({"add_rms_norm",
+                     std::move(name),
+                     {{"x", K::activation, x, 1, padding},
+                      {"residual", K::activation, x},
+                      {"weight", K::param, {x.last()}}},
+                     [use](RankContext& ctx, std::span<const CaseArgument> in) {
+                       const AddRmsNormResult r =
+                           add_rms_norm(ctx, in[0].tensor, in[1].tensor, *in[2].param, 1e-5f);
+                       if (use == Use::normed) return r.normed;
+                       return add(ctx, r.sum, r.normed);
+                     }});
+  };
+  one("3x63", {3, 63}, 0, Use::both);
+  one("2x5x65_strided", {2, 5, 65}, 7, Use::both);
+  one("33x127_normed_only", {33, 127}, 0, Use::normed);
+  one("257x31", {257, 31}, 0, Use::both);
+  one("2x4099", {2, 4099}, 0, Use::both);
+  one("0x16", {0, 16}, 0, Use::both);
+  return cases;
+}
+
+}  // namespace kiln

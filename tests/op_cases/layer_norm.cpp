@@ -1,0 +1,29 @@
+#include "ops/layer_norm/layer_norm.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> layer_norm_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& x, int64_t padding = 0, float scale = 1) {
+    cases.push_back({"layer_norm",
+                     std::move(name),
+                     {{"x", K::activation, x, scale, padding},
+                      {"weight", K::param, {x.last()}},
+                      {"bias", K::param, {x.last()}}},
+                     [](RankContext& ctx, std::span<const CaseArgument> in) {
+                       return layer_norm(ctx, in[0].tensor, *in[1].param, *in[2].param, 1e-5f);
+                     }});
+  };
+  one("3x63", {3, 63});
+  one("2x5x65_strided", {2, 5, 65}, 7);
+  one("257x31", {257, 31});
+  one("2x4099", {2, 4099});
+  one("0x16", {0, 16});
+  one("tiny_values", {3, 29}, 0, 1e-3f);
+  return cases;
+}
+
+}  // namespace kiln

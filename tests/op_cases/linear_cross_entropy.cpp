@@ -1,0 +1,33 @@
+#include "ops/linear_cross_entropy/linear_cross_entropy.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> linear_cross_entropy_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& x, int64_t vocab, int64_t ignore_every, int64_t padding = 0) {
+    Shape rows;
+    for (int i = 0; i + 1 < x.rank(); ++i) rows.push_back(x[i]);
+    CaseInput ids{"targets", K::ids, rows};
+    ids.ids_below = vocab;
+    ids.ignore_every = ignore_every;
+    cases.push_back(
+        {"linear_cross_entropy",
+         std::move(name),
+         {{"x", K::activation, x, 1, padding}, {"weight", K::param, {vocab, x.last()}, 0.3f}, ids},
+         [](RankContext& ctx, std::span<const CaseArgument> in) {
+           return linear_cross_entropy(ctx, in[0].tensor, *in[1].param, in[2].tensor);
+         }});
+  };
+  one("1x1_to_1", {1, 1}, 1, 0);
+  one("5x3_to_7", {5, 3}, 7, 0);
+  one("2x9x31_to_65_some_ignored", {2, 9, 31}, 65, 3);
+  one("all_ignored", {4, 8}, 7, 1);
+  one("17x16_to_127_strided", {17, 16}, 127, 0, 5);
+  one("no_rows", {0, 8}, 4, 0);
+  return cases;
+}
+
+}  // namespace kiln

@@ -1,0 +1,27 @@
+#include "ops/softmax/softmax.h"
+
+#include "op_cases/op_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> softmax_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& x, int64_t padding = 0, float scale = 1) {
+    cases.push_back(
+        {"softmax",
+         std::move(name),
+         {{"x", K::activation, x, scale, padding}},
+         [](RankContext& ctx, std::span<const CaseArgument> in) { return softmax(ctx, in[0].tensor); }});
+  };
+  one("1x1", {1, 1});
+  one("3x63", {3, 63});
+  one("2x5x65_strided", {2, 5, 65}, 7);
+  one("33x127", {33, 127});
+  one("2x1031", {2, 1031});
+  one("peaked", {5, 17}, 0, 4);
+  one("0x16", {0, 16});
+  return cases;
+}
+
+}  // namespace kiln

@@ -1,0 +1,144 @@
+// What attention promises beyond its formula: which positions a NaN can come from, what a query that sees
+// nothing gets, and how memory grows.
+#include "ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "base/rng.h"
+
+namespace kiln {
+namespace {
+
+constexpr int64_t kQueries = 150, kKeys = 150, kWidth = 24;
+
+struct Attended {
+  std::vector<float> o, dq, dk, dv;
+};
+
+class AttentionVariants : public testing::TestWithParam<const char*> {
+ protected:
+  std::vector<float> normals(int64_t rows, const char* name) {
+    std::vector<float> v;
+    for (int64_t i = 0; i < rows * kWidth; ++i)
+      v.push_back(philox_normal(philox_key(5, name), static_cast<uint64_t>(i)));
+    return v;
+  }
+  void SetUp() override {
+    q = normals(kQueries, "q");
+    k = normals(kKeys, "k");
+    v = normals(kKeys, "v");
+    dout = normals(kQueries, "dout");
+  }
+  Attended run(CpuIsa isa) {
+    RankOptions options;
+    options.cpu_isa = isa;
+    options.threads = 2;
+    RankContext ctx(options);
+    auto upload = [&](const std::vector<float>& x) {
+      Tensor t = ctx.empty({1, static_cast<int64_t>(x.size()) / kWidth, kWidth}, DType::f32);
+      ctx.upload(t, x.data());
+      return t;
+    };
+    auto read = [&](const Tensor& t) {
+      std::vector<float> x(static_cast<std::size_t>(t.numel()));
+      ctx.download(x.data(), t);
+      return x;
+    };
+    const Tensor tq = ctx.tape().watch(upload(q)), tk = ctx.tape().watch(upload(k)),
+                 tv = ctx.tape().watch(upload(v));
+    const Tensor o = attention(ctx, tq, tk, tv, {.heads = 1, .kv_heads = 1, .variant = GetParam()});
+    Attended r;
+    r.o = read(o);
+    ctx.tape().backward(o, upload(dout));
+    r.dq = read(ctx.tape().grad(tq));
+    r.dk = read(ctx.tape().grad(tk));
+    r.dv = read(ctx.tape().grad(tv));
+    ctx.tape().reset();
+    return r;
+  }
+  template <class F>
+  void on_every_isa(F f) {
+    for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
+      SCOPED_TRACE(name_of(static_cast<CpuIsa>(isa)));
+      f(run(static_cast<CpuIsa>(isa)));
+    }
+  }
+  // Rows [0, first) of x are finite, rows [first, ...) are NaN as a whole or in part.
+  static void expect_nan_from(const std::vector<float>& x, int64_t first) {
+    for (int64_t i = 0; i < static_cast<int64_t>(x.size()) / kWidth; ++i) {
+      bool nan = false;
+      for (int64_t c = 0; c < kWidth; ++c) nan |= std::isnan(x[i * kWidth + c]);
+      ASSERT_EQ(nan, i >= first) << "row " << i;
+    }
+  }
+
+  std::vector<float> q, k, v, dout;
+};
+
+TEST_P(AttentionVariants, NanInAValueReachesTheQueriesThatSeeItAndNoOthers) {
+  const int64_t j = 70;
+  v[j * kWidth + 3] = NAN;
+  on_every_isa([&](const Attended& r) {
+    for (int64_t i = 0; i < kQueries; ++i) ASSERT_EQ(std::isnan(r.o[i * kWidth + 3]), i >= j) << i;
+    for (int64_t i = 0; i < kQueries; ++i) ASSERT_FALSE(std::isnan(r.o[i * kWidth + 2])) << i;
+    expect_nan_from(r.dq, j);
+  });
+}
+
+TEST_P(AttentionVariants, NanInAKeyReachesTheQueriesThatSeeItAndNoOthers) {
+  const int64_t j = 100;
+  k[j * kWidth] = NAN;
+  on_every_isa([&](const Attended& r) {
+    expect_nan_from(r.o, j);
+    expect_nan_from(r.dq, j);
+  });
+}
+
+TEST_P(AttentionVariants, NanInAGradientReachesTheKeysItsQuerySeesAndNoOthers) {
+  const int64_t i = 66;
+  dout[i * kWidth + 5] = NAN;
+  on_every_isa([&](const Attended& r) {
+    for (int64_t j = 0; j < kKeys; ++j) {
+      ASSERT_EQ(std::isnan(r.dv[j * kWidth + 5]), j <= i) << j;
+      ASSERT_FALSE(std::isnan(r.dv[j * kWidth + 4])) << j;
+      ASSERT_EQ(std::isnan(r.dk[j * kWidth]), j <= i) << j;
+    }
+    for (int64_t n = 0; n < kQueries; ++n) ASSERT_EQ(std::isnan(r.dq[n * kWidth]), n == i) << n;
+  });
+}
+
+TEST_P(AttentionVariants, AQueryThatSeesNothingGetsZeroAndGivesZero) {
+  k.resize(70 * kWidth);  // queries 0 .. 79 come before the first key
+  v.resize(70 * kWidth);
+  for (int64_t i = 0; i < 80 * kWidth; ++i) q[i] = dout[i] = NAN;
+  on_every_isa([&](const Attended& r) {
+    for (int64_t i = 0; i < 80 * kWidth; ++i) ASSERT_TRUE(r.o[i] == 0 && r.dq[i] == 0) << i;
+    for (const auto* x : {&r.o, &r.dq, &r.dk, &r.dv}) {
+      for (float f : *x) ASSERT_TRUE(std::isfinite(f));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionVariants, testing::Values("flash", "naive"));
+
+std::size_t peak_of_attention(std::string_view variant, int64_t T) {
+  RankOptions options;
+  options.device = Device::meta();
+  RankContext ctx(options);
+  auto leaf = [&] { return ctx.tape().watch(ctx.empty({1, T, 4 * 64}, DType::bf16)); };
+  const Tensor q = leaf(), k = leaf(), v = leaf();
+  const Tensor o = attention(ctx, q, k, v, {.heads = 4, .kv_heads = 4, .variant = variant});
+  ctx.tape().backward(o, ctx.empty(o.shape(), o.dtype()));
+  return ctx.allocator().stats().peak_total;
+}
+
+TEST(Attention, FlashMemoryGrowsWithTheLengthAndNotWithItsSquare) {
+  EXPECT_GT(peak_of_attention("naive", 16384), 14 * peak_of_attention("naive", 4096));
+  EXPECT_LT(peak_of_attention("flash", 16384), 4 * peak_of_attention("flash", 4096) + (1 << 20));
+}
+
+}  // namespace
+}  // namespace kiln

@@ -15,6 +15,7 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/select.h"
+#include "ops/sgd/sgd.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/swiglu/swiglu.h"
 
@@ -74,8 +75,8 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<AccumulateLossOp>(p), listing<AdamWOp>(p),        listing<AddOp>(p),
       listing<AttentionOp>(p),      listing<CrossEntropyOp>(p), listing<DrawWeightsOp>(p),
       listing<EmbeddingOp>(p),      listing<JudgeStepOp>(p),    listing<LinearCrossEntropyOp>(p),
-      listing<LinearOp>(p),         listing<RmsNormOp>(p),      listing<SquareSumOp>(p),
-      listing<SwigluOp>(p),
+      listing<LinearOp>(p),         listing<RmsNormOp>(p),      listing<SgdOp>(p),
+      listing<SquareSumOp>(p),      listing<SwigluOp>(p),
   };
 }
 

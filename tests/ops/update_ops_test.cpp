@@ -1,4 +1,5 @@
-// The ops of the update: square_sum, judge_step, adamw, accumulate_loss. Against formulas written out here.
+// The ops of the update: square_sum, judge_step, adamw, sgd, accumulate_loss. Against formulas written out
+// here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 
 #include "base/rng.h"
 #include "ops/adamw/adamw.h"
+#include "ops/sgd/sgd.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "support/gpu.h"
 
@@ -75,13 +77,24 @@ std::vector<float> normals(int64_t n, const char* name, float scale = 1) {
 }
 
 TEST_P(UpdateOps, SquareSumOverAnySize) {
-  for (int64_t n : {1, 31, 8192, 8193, 100003}) {
-    const auto g = normals(n, "g");
-    double expected = 0;
-    for (double v : g) expected += v * v;
-    square_sum(*ctx, upload(g), scalars);
-    EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
-  }
+  on_every_variant([&](const char* variant) {
+    for (int64_t n : {1, 31, 33, 8192, 8193, 100003}) {
+      const auto g = normals(n, "g");
+      double expected = 0;
+      for (double v : g) expected += v * v;
+      square_sum(*ctx, upload(g), scalars, variant);
+      EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
+      std::vector<bf16> narrow;
+      expected = 0;
+      for (float v : g) {
+        narrow.push_back(bf16(v));
+        expected += static_cast<double>(static_cast<float>(narrow.back())) *
+                    static_cast<double>(static_cast<float>(narrow.back()));
+      }
+      square_sum(*ctx, upload(narrow), scalars, variant);
+      EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
+    }
+  });
 }
 
 TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
@@ -187,6 +200,52 @@ TEST_P(UpdateOps, SplitWeightsAreTheFp32OnesBitForBit) {
     const auto lo = read<int16_t>(l);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(join_float(hi[i], lo[i]), a[i]);
   });
+}
+
+TEST(Sgd, FollowsItsFormulaAndSplitWeightsAreTheFp32Ones) {
+  RankContext ctx;
+  const Tensor scalars = make_step_scalars(ctx), none;
+  const int64_t n = 517;
+  const auto w0 = normals(n, "w"), g = normals(n, "g");
+  auto upload = [&](const auto& v) {
+    using T = typename std::decay_t<decltype(v)>::value_type;
+    Tensor t = ctx.empty({n}, dtype_of<T>());
+    ctx.upload(t, v.data());
+    return t;
+  };
+  for (double momentum : {0.0, 0.9}) {
+    std::vector<bf16> high;
+    std::vector<int16_t> low;
+    for (float f : w0) {
+      high.push_back(split_float(f).high);
+      low.push_back(split_float(f).low);
+    }
+    const Tensor w = upload(w0), h = upload(high), l = upload(low), grad = upload(g);
+    const Tensor b1 = momentum != 0 ? ctx.zeros({n}, DType::f32) : none,
+                 b2 = momentum != 0 ? ctx.zeros({n}, DType::f32) : none;
+    std::vector<double> rw(w0.begin(), w0.end()), rb(n);
+    StepScalars s;
+    s.lr = 0.02;
+    s.clip = 0.5;
+    ctx.upload(scalars, &s);
+    for (int t = 0; t < 3; ++t) {
+      sgd(ctx, w, none, grad, b1, scalars, momentum, 0.1);
+      sgd(ctx, h, l, grad, b2, scalars, momentum, 0.1);
+      for (int64_t i = 0; i < n; ++i) {
+        rb[i] = momentum * rb[i] + 0.5 * static_cast<double>(g[i]) + 0.1 * rw[i];
+        rw[i] -= 0.02 * rb[i];
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(w.data<float>()[i], rw[i], 2e-6) << i;
+      ASSERT_EQ(join_float(h.data<bf16>()[i], l.data<int16_t>()[i]), w.data<float>()[i]) << i;
+    }
+    const auto before = w.data<float>()[0];
+    s.bad_attempt = 1;
+    ctx.upload(scalars, &s);
+    sgd(ctx, w, none, grad, b1, scalars, momentum, 0.1);
+    EXPECT_EQ(w.data<float>()[0], before) << "a bad verdict writes nothing";
+  }
 }
 
 // Bounds that no vector width divides, and a run that takes whole chunks.

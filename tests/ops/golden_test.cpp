@@ -181,7 +181,7 @@ TEST(GoldenUpdate, AdamW) {
         s.beta2_power = std::pow(beta2, step);
         ctx.upload(scalars, &s);
         const Tensor grad = upload(inputs.at(cat("grad", step)));
-        adamw(ctx, w, Tensor(), grad, m, v, scalars, beta1, beta2, o.at("eps"), o.at("decay"), variant);
+        adamw(ctx, {w, Tensor(), grad, m, v}, scalars, beta1, beta2, o.at("eps"), o.at("decay"), variant);
         std::vector<float> got(static_cast<std::size_t>(w.numel()));
         ctx.download(got.data(), w);
         expect_near({got.begin(), got.end()}, page.at("outputs").at(cat("weight", step)), kForward,

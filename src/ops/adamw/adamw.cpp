@@ -78,7 +78,8 @@ void adamw_range(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars,
 }
 
 bool adamw_takes_ranges(RankContext& ctx, const AdamWTensors& t) {
-  const Variant<AdamWOp>& row = select<AdamWOp>(ctx, problem(t, 0, 0, 0, 0), {});
+  const AdamWProblem p = problem(t, 0, 0, 0, 0);
+  const Variant<AdamWOp>& row = select<AdamWOp>(ctx, p, {});
   return row.unsupported != one_parameter_at_a_time;
 }
 

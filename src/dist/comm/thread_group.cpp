@@ -86,6 +86,7 @@ void run_thread_ranks(int world, const RankOptions& options,
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(world));
   for (int r = 0; r < world; ++r) threads.emplace_back(rank_main, r);
   for (std::thread& t : threads) t.join();
   if (first) std::rethrow_exception(first);

@@ -39,7 +39,7 @@ class TrainStep {
   void micro_step(bool first);
   void update();
 
-  static const StepOptions& checked(const StepOptions& options);
+  static StepOptions checked(const StepOptions& options);
   void check_arguments(std::span<const HostBatch> micro_batches, double lr) const;
   void check_finite(const StepScalars& result);
   void replay(int64_t attempt);

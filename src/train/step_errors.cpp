@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-const StepOptions& TrainStep::checked(const StepOptions& o) {
+StepOptions TrainStep::checked(const StepOptions& o) {
   if (o.batch < 1 || o.context < 1 || o.micro_steps < 1) {
     throw Error(cat("a step of ", o.micro_steps, " micro-steps of ", o.batch, " x ", o.context, " tokens"),
                 "micro_steps, batch and context are all at least 1", ErrorKind::usage);

@@ -75,6 +75,7 @@ TEST_F(TapeTest, AValueMayBeSeveralInputsOfOneOp) {
   auto check = [&](const Shape& shape, auto op) {
     ctx.tape().reset();
     std::vector<Tensor> leaves;
+    leaves.reserve(3);
     for (int i = 0; i < 3; ++i) leaves.push_back(ctx.tape().watch(make(shape, values)));
     ctx.tape().backward(op(leaves[0], leaves[1], leaves[2]), make(shape, values));
     std::vector<float> sum(values.size());

@@ -56,7 +56,7 @@ TEST(Llama, InitialSpreadsOfItsMatrices) {
     model.params().materialize(ctx);
     const double C = static_cast<double>(run.model.d_model), F = static_cast<double>(run.model.d_ff);
     const double cut = 0.98658;  // what is left of sigma when a normal is cut at 3 sigma
-    const double kv = C / static_cast<double>(run.model.heads / run.model.kv_heads);
+    const double kv = static_cast<double>(run.model.kv_heads * run.model.head_dim());
     const std::vector<std::pair<std::string, double>> wanted = {
         {"model.embed_tokens.weight", tied ? 0.02 : 1.0},
         {"model.layers.0.self_attn.q_proj.weight", std::sqrt(2 / (C + C))},

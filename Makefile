@@ -53,6 +53,13 @@ bench-dispatch: ## what one op call costs the host, in ns
 	@cmake --build --preset release -j$(JOBS) --target bench_dispatch
 	@build/bench_dispatch
 
+.PHONY: bench-peers
+bench-peers: ## matrix products beside oneDNN's and OpenBLAS's, in one run
+	@$(INSTALL) build peers
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS) --target bench_cpu_gemm_peers
+	@build/bench_cpu_gemm_peers
+
 # In this order: what is quick to fail comes first.
 .PHONY: check
 check: check-format check-warnings check-asan check-tsan check-fuzz check-tidy ## all of the below; before a change is called done

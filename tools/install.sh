@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: tools/install.sh GROUP...      groups: build test bench check cuda
+# usage: tools/install.sh GROUP...      groups: build test bench peers check cuda
 #
 # Installs with apt what the groups need and this machine lacks. What is there by other means (a header in
 # /usr/local, a program on PATH) counts as there: the probe looks for the thing, not for the package. Does nothing,
@@ -18,6 +18,8 @@ build header:CLI/CLI.hpp libcli11-dev
 build header:nlohmann/json.hpp nlohmann-json3-dev
 test header:gtest/gtest.h libgtest-dev
 bench header:benchmark/benchmark.h libbenchmark-dev
+peers header:dnnl.hpp libdnnl-dev
+peers header:openblas_config.h libopenblas-dev
 check command:clang++-19 clang-19
 check command:clang-tidy-19 clang-tidy-19
 check command:run-clang-tidy-19 clang-tidy-19
@@ -55,7 +57,7 @@ has_nvcc() { command -v nvcc >/dev/null || [[ -x ${CUDACXX:-} || -x /usr/local/c
 wanted=" $* "
 for group in "$@"; do
   case $group in
-    build | test | bench | check) ;;
+    build | test | bench | peers | check) ;;
     cuda)
       # The toolkit is gigabytes and tied to the driver: whose it is decides, not a Makefile.
       if ! has_nvcc; then
@@ -65,7 +67,7 @@ for group in "$@"; do
       fi
       ;;
     *)
-      echo "install: unknown group '$group'; expected build, test, bench, check or cuda" >&2
+      echo "install: unknown group '$group'; expected build, test, bench, peers, check or cuda" >&2
       exit 2
       ;;
   esac

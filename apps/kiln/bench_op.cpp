@@ -1,7 +1,6 @@
 #include "kiln/bench_op.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -47,6 +46,16 @@ class CostSum : public OpObserver {
  private:
   RankContext& ctx_;
 };
+
+// The definition everything is judged against: naive, or where there is none, the op made of other ops.
+std::string baseline_of(const OpListing& op) {
+  for (const char* name : {"naive", "composed"}) {
+    for (const VariantListing& v : op.variants) {
+      if (v.device == DeviceType::cpu && v.name == name) return name;
+    }
+  }
+  throw Error(cat("[", op.name, "] has no naive or composed variant to check against"));
+}
 
 bool has_backward(const OpBench& bench) {
   return std::any_of(bench.forms.begin(), bench.forms.end(),
@@ -102,13 +111,14 @@ struct Reference {
   double seconds = 0;     // of the latter
 };
 
-Reference make_reference(const BenchOpRequest& request, const BenchShape& shape, DType dtype) {
+Reference make_reference(const BenchOpRequest& request, const BenchShape& shape, DType dtype,
+                         const std::string& baseline) {
   Reference r;
   r.shape = request.bench.check_shape(shape);
   const OpCase c = request.bench.make(r.shape);
   r.data = draw_case(c, dtype, request.seed);
   RankContext naive(options_for(Device::cpu(), request.threads, request.seed));
-  naive.variants().set(c.op, "naive");
+  naive.variants().set(c.op, baseline);
   const CaseOptions options{.backward = has_backward(request.bench)};
   r.exact = run_case(naive, c, r.data, DType::f64, options);
   r.seconds = time_work({[&] { r.low = run_case(naive, c, r.data, dtype, options); }},
@@ -252,7 +262,7 @@ class CeilingWatch {
 
 double cache_bytes(const Device& device) {
   if (device.type != DeviceType::cpu) return 0;
-  return static_cast<double>(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  return static_cast<double>(last_level_cache_bytes());
 }
 
 void set_bound(BenchRow& row, const Ceilings& c, double cache) {
@@ -266,11 +276,11 @@ void set_bound(BenchRow& row, const Ceilings& c, double cache) {
   row.in_cache = row.cost.bytes < cache;
 }
 
-void set_speedups(std::vector<BenchRow>& rows) {
+void set_speedups(std::vector<BenchRow>& rows, const std::string& baseline) {
   for (BenchRow& row : rows) {
     if (row.status != BenchRow::Status::timed) continue;
     for (const BenchRow& naive : rows) {
-      if (naive.variant == "naive" && naive.status == row.status && naive.dtype == row.dtype &&
+      if (naive.variant == baseline && naive.status == row.status && naive.dtype == row.dtype &&
           naive.shape == row.shape && naive.form == row.form) {
         row.speedup = naive.timing.p50 / row.timing.p50;
       }
@@ -288,10 +298,10 @@ std::string device_name(const Device& device) {
 }
 
 // How long naive would take at the full shape, from what it took in the check.
-double naive_seconds(const BenchOpRequest& request, const Reference& reference, const BenchShape& shape,
-                     DType dtype) {
-  const Cost full = cost_of(request.bench, shape, dtype, "naive", DeviceType::cpu),
-             small = cost_of(request.bench, reference.shape, dtype, "naive", DeviceType::cpu);
+double baseline_seconds(const BenchOpRequest& request, const Reference& reference, const BenchShape& shape,
+                        DType dtype, const std::string& baseline) {
+  const Cost full = cost_of(request.bench, shape, dtype, baseline, DeviceType::cpu),
+             small = cost_of(request.bench, reference.shape, dtype, baseline, DeviceType::cpu);
   return reference.seconds *
          std::max(full.flops / std::max(1.0, small.flops), full.bytes / std::max(1.0, small.bytes));
 }
@@ -316,6 +326,7 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
   }
   const std::vector<OpListing> ops = list_ops();
   const OpListing& listing = find_op(ops, op);
+  const std::string baseline = baseline_of(listing);
   std::vector<std::string> names;
   for (const VariantListing& v : listing.variants) names.push_back(v.name);
   for (const std::string& wanted : request.variants) {
@@ -341,8 +352,8 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
   };
   for (DType dtype : request.dtypes) {
     for (const BenchShape& shape : request.shapes) {
-      progress(cat(op, " ", shape.str(), " ", name_of(dtype), ": naive, to check against"));
-      const Reference reference = make_reference(request, shape, dtype);
+      progress(cat(op, " ", shape.str(), " ", name_of(dtype), ": ", baseline, ", to check against"));
+      const Reference reference = make_reference(request, shape, dtype, baseline);
       const OpCase c = request.bench.make(shape);
       const CaseData data = draw_repeating(c, dtype, request.seed);
       for (const VariantListing& v : listing.variants) {
@@ -363,10 +374,10 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
           skip(cat("runs on ", name_of(v.device), ", not on ", name_of(request.device.target)));
           continue;
         }
-        if (v.name == "naive" && v.device == DeviceType::cpu && request.variants.empty()) {
-          const double seconds = naive_seconds(request, reference, shape, dtype);
+        if (v.name == baseline && v.device == DeviceType::cpu && request.variants.empty()) {
+          const double seconds = baseline_seconds(request, reference, shape, dtype, baseline);
           if (seconds > kSlowCall) {
-            skip(fmt::format("one call would take about {:.0f} s; --variant naive times it", seconds));
+            skip(fmt::format("one call would take about {:.0f} s; --variant {} times it", seconds, baseline));
             continue;
           }
         }
@@ -399,7 +410,7 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
   for (BenchRow& row : report.rows) {
     if (row.status == BenchRow::Status::timed) set_bound(row, ceilings, cache_bytes(request.device));
   }
-  set_speedups(report.rows);
+  set_speedups(report.rows, baseline);
   progress("");
   return report;
 }

@@ -21,6 +21,7 @@
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/select.h"
+#include "ops/sgd/sgd.h"
 #include "ops/softmax/softmax.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/swiglu/swiglu.h"
@@ -100,6 +101,7 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<RowMeanOp>(p),
       listing<RsqrtOp>(p),
       listing<ScaleOp>(p),
+      listing<SgdOp>(p),
       listing<SiluOp>(p),
       listing<SoftmaxOp>(p),
       listing<SquareOp>(p),

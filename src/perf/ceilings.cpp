@@ -1,13 +1,13 @@
 #include "perf/ceilings.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "device/cpu/cpu_features.h"
 
@@ -18,6 +18,8 @@ namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMiB = 1 << 20;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -126,12 +128,7 @@ Ceiling rounds_ceiling(ThreadPool& pool, const CeilingOptions& o, Rounds rounds,
   return c;
 }
 
-std::size_t copy_bytes() {
-  constexpr std::size_t kMiB = 1 << 20;
-  const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  const std::size_t several = 2 * static_cast<std::size_t>(std::max(l3, 0L));
-  return std::clamp(several, 64 * kMiB, 256 * kMiB);
-}
+std::size_t copy_bytes() { return std::clamp(2 * last_level_cache_bytes(), 64 * kMiB, 256 * kMiB); }
 
 Ceiling copy_ceiling(ThreadPool& pool, const CeilingOptions& o) {
   const std::size_t bytes = copy_bytes();
@@ -194,6 +191,17 @@ CpuCeilings measure_cpu_ceilings(ThreadPool& pool, CpuIsa isa, const CeilingOpti
   c.copy = copy_ceiling(pool, o);
   c.seconds = seconds_since(begin);
   return c;
+}
+
+// The kernel's answer: sysconf() multiplies an AMD core's share by the cores of the whole socket.
+std::size_t last_level_cache_bytes() {
+  for (int index = 4; index >= 2; --index) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+    std::size_t kib = 0;
+    char unit = 0;
+    if (file >> kib >> unit && unit == 'K' && kib > 0 && kib < (std::size_t{1} << 30)) return kib * 1024;
+  }
+  return 32 * kMiB;
 }
 
 CpuCeilings best_of(const CpuCeilings& a, const CpuCeilings& b) {

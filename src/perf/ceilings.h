@@ -44,6 +44,9 @@ struct CeilingOptions {
 // most 256 MiB each.
 CpuCeilings measure_cpu_ceilings(ThreadPool& pool, CpuIsa isa, const CeilingOptions& options = {});
 
+// Of the largest cache a core of this machine has; 32 MiB where the machine does not say.
+std::size_t last_level_cache_bytes();
+
 // The larger of each: a ceiling measured twice is at least the better of the two.
 CpuCeilings best_of(const CpuCeilings& a, const CpuCeilings& b);
 

@@ -83,4 +83,14 @@ Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
   return t;
 }
 
+Tensor Tensor::joined_with(const Tensor& next) const {
+  const bool adjacent = defined() && next.defined() && shape_.rank() == 1 && next.shape_.rank() == 1 &&
+                        contiguous() && next.contiguous() && dtype_ == next.dtype_ &&
+                        buffer_.data() == next.buffer_.data() && raw() + bytes().value == next.raw();
+  if (!adjacent) return {};
+  Tensor t = detach();
+  t.shape_ = {numel() + next.numel()};
+  return t;
+}
+
 }  // namespace kiln

@@ -51,6 +51,8 @@ class Tensor {
   Tensor reshape_rows() const;               // as [rows, last]; rows may be strided; shares memory
   Tensor view_as(DType dtype) const;         // contiguous, one axis: the same bytes as another dtype
   Tensor narrow(int axis, int64_t begin, int64_t count) const;  // shares memory
+  // One flat tensor over this and `next`; undefined unless `next` begins where this ends in the same buffer.
+  Tensor joined_with(const Tensor& next) const;
   Tensor detach() const {
     Tensor t = *this;
     t.value_ = {};

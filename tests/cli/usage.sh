@@ -71,9 +71,9 @@ expect 0 0 '^\{' sizes --json
 expect 2 2 "^hint: did you mean 'small'\?$" sizes smal
 expect 2 2 "^hint: the tables of 2025 and 2026 differ: say xl25 or xl26$" sizes xl
 
-expect 0 0 '^  forward +naive ' bench op add --shape rows=4,cols=8 --device cpu --threads 1 --out "$work/runs"
-expect 0 0 '^\{' bench op matmul --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
-expect 0 0 '^op,variant,' bench op add --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
+expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols=8 --device cpu --threads 1 --out "$work/runs"
+expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
+expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
 expect 2 2 '^kiln: A subcommand is required' bench
 expect 2 2 '^hint: there are adamw, add' bench op

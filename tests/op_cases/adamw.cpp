@@ -32,8 +32,8 @@ OpBench adamw_bench() {
                             step.beta2_power = 0.999;
                             if (!ctx.device().is_meta()) ctx.upload(scalars, &step);
                             const Tensor value = in[0].tensor.detach();
-                            adamw(ctx, value, in[1].tensor, in[2].tensor, in[3].tensor, in[4].tensor, scalars,
-                                  0.9, 0.999, 1e-8, 0.01);
+                            adamw(ctx, {value, in[1].tensor, in[2].tensor, in[3].tensor, in[4].tensor},
+                                  scalars, 0.9, 0.999, 1e-8, 0.01);
                             return value;
                           }};
           },

@@ -1,6 +1,6 @@
 #include "ops/add_rms_norm/add_rms_norm.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 #include "ops/add/add.h"
 
 namespace kiln {
@@ -30,6 +30,27 @@ std::vector<OpCase> add_rms_norm_cases() {
   one("2x4099", {2, 4099}, 0, Use::both);
   one("0x16", {0, 16}, 0, Use::both);
   return cases;
+}
+
+// Forward alone: a case has one output, and backward would run without the gradient of the other.
+OpBench add_rms_norm_bench() {
+  using K = CaseInput::Kind;
+  return {"add_rms_norm",
+          {},
+          {{{"rows", 8192}, {"cols", 2048}}},
+          {{"rows", 64}},
+          [](const BenchShape& s) {
+            const Shape shape{s["rows"], s["cols"]};
+            return OpCase{"add_rms_norm",
+                          s.str(),
+                          {{"x", K::activation, shape},
+                           {"residual", K::activation, shape},
+                           {"weight", K::param, {shape.last()}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return add_rms_norm(ctx, in[0].tensor, in[1].tensor, *in[2].param, 1e-5f).normed;
+                          }};
+          },
+          {{"forward", Pass::forward}}};
 }
 
 }  // namespace kiln

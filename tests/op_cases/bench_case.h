@@ -2,6 +2,7 @@
 // To add an op: a function <op>_bench() beside its cases, and its line in all_op_benches().
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,7 +43,7 @@ struct OpBench {
   // The naive variant would take minutes on sizes worth timing, so each size is at most this in the check
   // against it.
   BenchShape check_at_most;
-  OpCase (*make)(const BenchShape& shape);  // throws Error(usage) for sizes that do not go together
+  std::function<OpCase(const BenchShape&)> make;  // throws Error(usage) for sizes that do not go together
   std::vector<BenchForm> forms = {{"forward", Pass::forward}, {"backward", Pass::backward}};
 
   // The requested shape, no larger than check_at_most.
@@ -51,12 +52,19 @@ struct OpBench {
 
 OpBench adamw_bench();
 OpBench add_bench();
+OpBench add_rms_norm_bench();
 OpBench attention_bench();
 OpBench cross_entropy_bench();
+std::vector<OpBench> elementwise_benches();
 OpBench embedding_bench();
+OpBench layer_norm_bench();
 OpBench linear_bench();
+OpBench linear_cross_entropy_bench();
 OpBench rms_norm_bench();
+OpBench rope_bench();
+OpBench softmax_bench();
 OpBench swiglu_bench();
+OpBench weighted_sum_bench();
 
 std::vector<OpBench> all_op_benches();
 

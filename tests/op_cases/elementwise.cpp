@@ -1,4 +1,4 @@
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 #include "ops/elementwise/binary.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/unary.h"
@@ -69,6 +69,52 @@ std::vector<OpCase> elementwise_cases() {
   broadcast("0x8", {0, 8});
   broadcast("257x127", {257, 127});
   return cases;
+}
+
+std::vector<OpBench> elementwise_benches() {
+  using K = CaseInput::Kind;
+  using Call = Tensor (*)(RankContext&, std::span<const CaseArgument>);
+  std::vector<OpBench> benches;
+  struct Input {
+    const char* name;
+    K kind;
+    bool absolute = false;
+  };
+  // Parameters are one row long, state one column.
+  auto one = [&](const char* op, std::vector<Input> inputs, Call call, bool backward = true) {
+    OpBench b{op, {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [=](const BenchShape& s) {
+                OpCase c{op, s.str(), {}, call};
+                for (const Input& in : inputs) {
+                  CaseInput input{in.name, in.kind, {s["rows"], s["cols"]}};
+                  if (in.kind == K::param) input.shape = {s["cols"]};
+                  if (in.kind == K::state) input.shape = {s["rows"]};
+                  input.absolute = in.absolute;
+                  c.inputs.push_back(input);
+                }
+                return c;
+              }};
+    if (!backward) b.forms = {{"forward", Pass::forward}};
+    benches.push_back(std::move(b));
+  };
+  using Arguments = std::span<const CaseArgument>;
+  const Input x{"x", K::activation}, a{"a", K::activation}, b{"b", K::activation};
+  one("mul", {a, b}, [](RankContext& ctx, Arguments in) { return mul(ctx, in[0].tensor, in[1].tensor); });
+  one(
+      "sub", {a, b}, [](RankContext& ctx, Arguments in) { return sub(ctx, in[0].tensor, in[1].tensor); },
+      false);
+  one("relu", {x}, [](RankContext& ctx, Arguments in) { return relu(ctx, in[0].tensor); });
+  one("silu", {x}, [](RankContext& ctx, Arguments in) { return silu(ctx, in[0].tensor); });
+  one("square", {x}, [](RankContext& ctx, Arguments in) { return square(ctx, in[0].tensor); });
+  one("scale", {x}, [](RankContext& ctx, Arguments in) { return scale(ctx, in[0].tensor, 0.5); });
+  one("rsqrt", {{"x", K::activation, true}},
+      [](RankContext& ctx, Arguments in) { return rsqrt(ctx, in[0].tensor, 0.25); });
+  one("row_mean", {x}, [](RankContext& ctx, Arguments in) { return row_mean(ctx, in[0].tensor); });
+  one(
+      "mul_rows", {x, {"s", K::state}},
+      [](RankContext& ctx, Arguments in) { return mul_rows(ctx, in[0].tensor, in[1].tensor); }, false);
+  one("mul_columns", {x, {"weight", K::param}},
+      [](RankContext& ctx, Arguments in) { return mul_columns(ctx, in[0].tensor, *in[1].param); });
+  return benches;
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "ops/layer_norm/layer_norm.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -24,6 +24,21 @@ std::vector<OpCase> layer_norm_cases() {
   one("0x16", {0, 16});
   one("tiny_values", {3, 29}, 0, 1e-3f);
   return cases;
+}
+
+OpBench layer_norm_bench() {
+  using K = CaseInput::Kind;
+  return {"layer_norm", {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [](const BenchShape& s) {
+            const Shape shape{s["rows"], s["cols"]};
+            return OpCase{"layer_norm",
+                          s.str(),
+                          {{"x", K::activation, shape},
+                           {"weight", K::param, {shape.last()}},
+                           {"bias", K::param, {shape.last()}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return layer_norm(ctx, in[0].tensor, *in[1].param, *in[2].param, 1e-5f);
+                          }};
+          }};
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -28,6 +28,26 @@ std::vector<OpCase> linear_cross_entropy_cases() {
   one("17x16_to_127_strided", {17, 16}, 127, 0, 5);
   one("no_rows", {0, 8}, 4, 0);
   return cases;
+}
+
+OpBench linear_cross_entropy_bench() {
+  using K = CaseInput::Kind;
+  return {"linear_cross_entropy",
+          {},
+          {{{"rows", 1024}, {"in", 768}, {"vocab", 10000}}},
+          {{"rows", 64}, {"in", 256}, {"vocab", 1000}},
+          [](const BenchShape& s) {
+            CaseInput ids{"targets", K::ids, {s["rows"]}};
+            ids.ids_below = s["vocab"];
+            return OpCase{"linear_cross_entropy",
+                          s.str(),
+                          {{"x", K::activation, {s["rows"], s["in"]}},
+                           {"weight", K::param, {s["vocab"], s["in"]}, 0.05f},
+                           ids},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return linear_cross_entropy(ctx, in[0].tensor, *in[1].param, in[2].tensor);
+                          }};
+          }};
 }
 
 }  // namespace kiln

@@ -1,7 +1,7 @@
 #include "ops/rope/rope.h"
 
 #include "autograd/tape.h"
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
 
@@ -53,6 +53,29 @@ std::vector<OpCase> rope_cases() {
                      return add(ctx, r.q, r.k);
                    }});
   return cases;
+}
+
+// Forward alone: a case has one output. Backward is the same rotation the other way round.
+OpBench rope_bench() {
+  using K = CaseInput::Kind;
+  return {"rope",
+          {},
+          {{{"batch", 4}, {"seq", 2048}, {"heads", 16}, {"kv_heads", 16}, {"dim", 64}}},
+          {{"batch", 1}, {"seq", 64}},
+          [](const BenchShape& s) {
+            RopeOptions o;
+            o.heads = s["heads"];
+            o.kv_heads = s["kv_heads"];
+            const Shape q{s["batch"], s["seq"], o.heads * s["dim"]},
+                k{s["batch"], s["seq"], o.kv_heads * s["dim"]};
+            return OpCase{"rope",
+                          s.str(),
+                          {{"q", K::activation, q}, {"k", K::activation, k}},
+                          [o](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return rope(ctx, in[0].tensor, in[1].tensor, o).q;
+                          }};
+          },
+          {{"forward", Pass::forward}}};
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "ops/softmax/softmax.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -22,6 +22,19 @@ std::vector<OpCase> softmax_cases() {
   one("peaked", {5, 17}, 0, 4);
   one("0x16", {0, 16});
   return cases;
+}
+
+OpBench softmax_bench() {
+  using K = CaseInput::Kind;
+  return {"softmax", {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [](const BenchShape& s) {
+            const Shape shape{s["rows"], s["cols"]};
+            return OpCase{"softmax",
+                          s.str(),
+                          {{"x", K::activation, shape}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return softmax(ctx, in[0].tensor);
+                          }};
+          }};
 }
 
 }  // namespace kiln

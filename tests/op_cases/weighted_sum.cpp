@@ -1,6 +1,6 @@
 #include "ops/weighted_sum/weighted_sum.h"
 
-#include "op_cases/op_case.h"
+#include "op_cases/bench_case.h"
 
 namespace kiln {
 
@@ -23,6 +23,19 @@ std::vector<OpCase> weighted_sum_cases() {
   one("257x31", {257, 31});
   one("0x16", {0, 16});
   return cases;
+}
+
+OpBench weighted_sum_bench() {
+  using K = CaseInput::Kind;
+  return {"weighted_sum", {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [](const BenchShape& s) {
+            const Shape shape{s["rows"], s["cols"]};
+            return OpCase{"weighted_sum",
+                          s.str(),
+                          {{"x", K::activation, shape}, {"weight", K::param, {shape.last()}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            return weighted_sum(ctx, in[0].tensor, *in[1].param);
+                          }};
+          }};
 }
 
 }  // namespace kiln

@@ -233,8 +233,9 @@ TEST_P(CudaOpCases, AsGoodAsTheCpu) {
     const CaseData data = draw_case(c, dtype, kSeed);
     const CaseResult reference = run_case(cpu, c, data, DType::f64), low = run_case(cpu, c, data, dtype);
     const CaseResult cuda = run_case(gpu, c, data, dtype);
-    // fp64 has no wider reference: sums in another order differ by a few roundings of a long sum.
-    const double floor = dtype == DType::f64 ? 64 * ulp : ulp / 4;
+    // fp64 has no wider reference: long sums run in another order, and an angle of rope is a position times a
+    // power whose last bit may differ, so far positions lose digits (1.6e-12 seen).
+    const double floor = dtype == DType::f64 ? 65536 * ulp : ulp / 4;
     EXPECT_LE(relative_error(cuda.y, reference.y), 2 * relative_error(low.y, reference.y) + floor)
         << name_of(dtype);
     for (std::size_t i = 0; i < cuda.grads.size(); ++i) {

@@ -1,4 +1,5 @@
-// The ops of the update: square_sum, judge_step, adamw, accumulate_loss. Against formulas written out here.
+// The ops of the update: square_sum, judge_step, adamw, sgd, accumulate_loss. Against formulas written out
+// here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 
 #include "base/rng.h"
 #include "ops/adamw/adamw.h"
+#include "ops/sgd/sgd.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "support/gpu.h"
 
@@ -43,6 +45,26 @@ class UpdateOps : public testing::TestWithParam<DeviceType> {
   }
   void set(const StepScalars& s) { ctx->upload(scalars, &s); }
 
+  // On the CPU also once per instruction set.
+  template <class F>
+  void on_every_variant(F f) {
+    if (GetParam() == DeviceType::cuda) {
+      f("naive");
+      return;
+    }
+    f("naive");
+    for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
+      SCOPED_TRACE(name_of(static_cast<CpuIsa>(isa)));
+      RankOptions o;
+      o.threads = 2;
+      o.cpu_isa = static_cast<CpuIsa>(isa);
+      scalars = {};
+      ctx = std::make_unique<RankContext>(o);
+      scalars = make_step_scalars(*ctx);
+      f("fused");
+    }
+  }
+
   std::unique_ptr<RankContext> ctx;
   Tensor scalars;
 };
@@ -55,13 +77,24 @@ std::vector<float> normals(int64_t n, const char* name, float scale = 1) {
 }
 
 TEST_P(UpdateOps, SquareSumOverAnySize) {
-  for (int64_t n : {1, 31, 8192, 8193, 100003}) {
-    const auto g = normals(n, "g");
-    double expected = 0;
-    for (double v : g) expected += v * v;
-    square_sum(*ctx, upload(g), scalars);
-    EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
-  }
+  on_every_variant([&](const char* variant) {
+    for (int64_t n : {1, 31, 33, 8192, 8193, 100003}) {
+      const auto g = normals(n, "g");
+      double expected = 0;
+      for (double v : g) expected += v * v;
+      square_sum(*ctx, upload(g), scalars, variant);
+      EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
+      std::vector<bf16> narrow;
+      expected = 0;
+      for (float v : g) {
+        narrow.push_back(bf16(v));
+        expected += static_cast<double>(static_cast<float>(narrow.back())) *
+                    static_cast<double>(static_cast<float>(narrow.back()));
+      }
+      square_sum(*ctx, upload(narrow), scalars, variant);
+      EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
+    }
+  });
 }
 
 TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
@@ -110,73 +143,157 @@ TEST_P(UpdateOps, AccumulateLoss) {
 }
 
 TEST_P(UpdateOps, AdamWFollowsItsFormula) {
-  const int64_t n = 1003;
-  const auto w0 = normals(n, "w"), g = normals(n, "g");
-  const double b1 = 0.9, b2 = 0.95, eps = 1e-8, decay = 0.1, lr = 0.02, clip = 0.5;
-  const Tensor w = upload(w0), grad = upload(g), none;
-  const Tensor m = ctx->zeros({n}, DType::f32), v = ctx->zeros({n}, DType::f32);
-  std::vector<double> rw(w0.begin(), w0.end()), rm(n), rv(n);
-  for (int t = 1; t <= 3; ++t) {
-    StepScalars s;
-    s.lr = lr;
-    s.clip = clip;
-    s.step = t;
-    s.beta1_power = std::pow(b1, t);
-    s.beta2_power = std::pow(b2, t);
-    set(s);
-    adamw(*ctx, w, none, grad, m, v, scalars, b1, b2, eps, decay);
-    for (int64_t i = 0; i < n; ++i) {
-      const double gi = clip * static_cast<double>(g[i]);
-      rm[i] = b1 * rm[i] + (1 - b1) * gi;
-      rv[i] = b2 * rv[i] + (1 - b2) * gi * gi;
-      rw[i] -= lr * (rm[i] / (1 - std::pow(b1, t)) / (std::sqrt(rv[i] / (1 - std::pow(b2, t))) + eps) +
-                     decay * rw[i]);
+  on_every_variant([&](const char* variant) {
+    const int64_t n = 1003;
+    const auto w0 = normals(n, "w"), g = normals(n, "g");
+    const double b1 = 0.9, b2 = 0.95, eps = 1e-8, decay = 0.1, lr = 0.02, clip = 0.5;
+    const Tensor w = upload(w0), grad = upload(g), none;
+    const Tensor m = ctx->zeros({n}, DType::f32), v = ctx->zeros({n}, DType::f32);
+    std::vector<double> rw(w0.begin(), w0.end()), rm(n), rv(n);
+    for (int t = 1; t <= 3; ++t) {
+      StepScalars s;
+      s.lr = lr;
+      s.clip = clip;
+      s.step = t;
+      s.beta1_power = std::pow(b1, t);
+      s.beta2_power = std::pow(b2, t);
+      set(s);
+      adamw(*ctx, {w, none, grad, m, v}, scalars, b1, b2, eps, decay, variant);
+      for (int64_t i = 0; i < n; ++i) {
+        const double gi = clip * static_cast<double>(g[i]);
+        rm[i] = b1 * rm[i] + (1 - b1) * gi;
+        rv[i] = b2 * rv[i] + (1 - b2) * gi * gi;
+        rw[i] -= lr * (rm[i] / (1 - std::pow(b1, t)) / (std::sqrt(rv[i] / (1 - std::pow(b2, t))) + eps) +
+                       decay * rw[i]);
+      }
     }
-  }
-  const auto got = read<float>(w);
-  for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(got[i], rw[i], 2e-6) << i;
+    const auto got = read<float>(w);
+    for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(got[i], rw[i], 2e-6) << i;
+  });
 }
 
 TEST_P(UpdateOps, SplitWeightsAreTheFp32OnesBitForBit) {
+  on_every_variant([&](const char* variant) {
+    const int64_t n = 517;
+    const auto w0 = normals(n, "w");
+    std::vector<bf16> high;
+    std::vector<int16_t> low;
+    for (float f : w0) {
+      high.push_back(split_float(f).high);
+      low.push_back(split_float(f).low);
+    }
+    const Tensor w = upload(w0), h = upload(high), l = upload(low), none;
+    Tensor m1 = ctx->zeros({n}, DType::f32), v1 = ctx->zeros({n}, DType::f32),
+           m2 = ctx->zeros({n}, DType::f32), v2 = ctx->zeros({n}, DType::f32);
+    for (int t = 1; t <= 4; ++t) {
+      StepScalars s;
+      s.lr = 1e-2;
+      s.step = t;
+      s.beta1_power = std::pow(0.9, t);
+      s.beta2_power = std::pow(0.999, t);
+      set(s);
+      const Tensor grad = upload(normals(n, t % 2 ? "a" : "b"));
+      adamw(*ctx, {w, none, grad, m1, v1}, scalars, 0.9, 0.999, 1e-8, 0.01, variant);
+      adamw(*ctx, {h, l, grad, m2, v2}, scalars, 0.9, 0.999, 1e-8, 0.01, variant);
+    }
+    const auto a = read<float>(w);
+    const auto hi = read<bf16>(h);
+    const auto lo = read<int16_t>(l);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(join_float(hi[i], lo[i]), a[i]);
+  });
+}
+
+TEST(Sgd, FollowsItsFormulaAndSplitWeightsAreTheFp32Ones) {
+  RankContext ctx;
+  const Tensor scalars = make_step_scalars(ctx), none;
   const int64_t n = 517;
-  const auto w0 = normals(n, "w");
-  std::vector<bf16> high;
-  std::vector<int16_t> low;
-  for (float f : w0) {
-    high.push_back(split_float(f).high);
-    low.push_back(split_float(f).low);
-  }
-  const Tensor w = upload(w0), h = upload(high), l = upload(low), none;
-  Tensor m1 = ctx->zeros({n}, DType::f32), v1 = ctx->zeros({n}, DType::f32), m2 = ctx->zeros({n}, DType::f32),
-         v2 = ctx->zeros({n}, DType::f32);
-  for (int t = 1; t <= 4; ++t) {
+  const auto w0 = normals(n, "w"), g = normals(n, "g");
+  auto upload = [&](const auto& v) {
+    using T = typename std::decay_t<decltype(v)>::value_type;
+    Tensor t = ctx.empty({n}, dtype_of<T>());
+    ctx.upload(t, v.data());
+    return t;
+  };
+  for (double momentum : {0.0, 0.9}) {
+    std::vector<bf16> high;
+    std::vector<int16_t> low;
+    for (float f : w0) {
+      high.push_back(split_float(f).high);
+      low.push_back(split_float(f).low);
+    }
+    const Tensor w = upload(w0), h = upload(high), l = upload(low), grad = upload(g);
+    const Tensor b1 = momentum != 0 ? ctx.zeros({n}, DType::f32) : none,
+                 b2 = momentum != 0 ? ctx.zeros({n}, DType::f32) : none;
+    std::vector<double> rw(w0.begin(), w0.end()), rb(n);
     StepScalars s;
-    s.lr = 1e-2;
-    s.step = t;
-    s.beta1_power = std::pow(0.9, t);
-    s.beta2_power = std::pow(0.999, t);
-    set(s);
-    const Tensor grad = upload(normals(n, t % 2 ? "a" : "b"));
-    adamw(*ctx, w, none, grad, m1, v1, scalars, 0.9, 0.999, 1e-8, 0.01);
-    adamw(*ctx, h, l, grad, m2, v2, scalars, 0.9, 0.999, 1e-8, 0.01);
+    s.lr = 0.02;
+    s.clip = 0.5;
+    ctx.upload(scalars, &s);
+    for (int t = 0; t < 3; ++t) {
+      sgd(ctx, w, none, grad, b1, scalars, momentum, 0.1);
+      sgd(ctx, h, l, grad, b2, scalars, momentum, 0.1);
+      for (int64_t i = 0; i < n; ++i) {
+        rb[i] = momentum * rb[i] + 0.5 * static_cast<double>(g[i]) + 0.1 * rw[i];
+        rw[i] -= 0.02 * rb[i];
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(w.data<float>()[i], rw[i], 2e-6) << i;
+      ASSERT_EQ(join_float(h.data<bf16>()[i], l.data<int16_t>()[i]), w.data<float>()[i]) << i;
+    }
+    const auto before = w.data<float>()[0];
+    s.bad_attempt = 1;
+    ctx.upload(scalars, &s);
+    sgd(ctx, w, none, grad, b1, scalars, momentum, 0.1);
+    EXPECT_EQ(w.data<float>()[0], before) << "a bad verdict writes nothing";
   }
-  const auto a = read<float>(w);
-  const auto hi = read<bf16>(h);
-  const auto lo = read<int16_t>(l);
-  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(join_float(hi[i], lo[i]), a[i]);
+}
+
+// Bounds that no vector width divides, and a run that takes whole chunks.
+TEST_P(UpdateOps, AdamWOverARangeIsAdamWOnEachParameter) {
+  on_every_variant([&](const char* variant) {
+    if (std::string_view(variant) != "fused") return;
+    const std::vector<int64_t> sizes = {1, 20000, 33, 7, 16384, 515};
+    std::vector<DecaySegment> segments;
+    int64_t n = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) segments.push_back({n += sizes[i], i % 2 ? 0.0 : 0.1});
+    const Tensor table = make_decay_segments(*ctx, segments), none;
+    const Tensor w = upload(normals(n, "w")), each = upload(normals(n, "w")), grad = upload(normals(n, "g"));
+    const Tensor m1 = ctx->zeros({n}, DType::f32), v1 = ctx->zeros({n}, DType::f32),
+                 m2 = ctx->zeros({n}, DType::f32), v2 = ctx->zeros({n}, DType::f32);
+    StepScalars s;
+    s.lr = 0.01;
+    s.clip = 0.7;
+    s.step = 1;
+    s.beta1_power = 0.9;
+    s.beta2_power = 0.999;
+    set(s);
+    adamw_range(*ctx, {w, none, grad, m1, v1}, scalars, 0.9, 0.999, 1e-8, table, variant);
+    int64_t at = 0;
+    for (const DecaySegment& d : segments) {
+      auto part = [&](const Tensor& t) { return t.narrow(0, at, d.end - at); };
+      adamw(*ctx, {part(each), none, part(grad), part(m2), part(v2)}, scalars, 0.9, 0.999, 1e-8, d.decay,
+            variant);
+      at = d.end;
+    }
+    EXPECT_EQ(read<float>(w), read<float>(each));
+    EXPECT_EQ(read<float>(v1), read<float>(v2));
+  });
 }
 
 TEST_P(UpdateOps, ABadVerdictWritesNothing) {
-  const auto w0 = normals(100, "w");
-  const Tensor w = upload(w0), g = upload(normals(100, "g")), m = ctx->zeros({100}, DType::f32),
-               v = ctx->zeros({100}, DType::f32);
-  StepScalars s;
-  s.lr = 1;
-  s.bad_attempt = 3;
-  set(s);
-  adamw(*ctx, w, Tensor(), g, m, v, scalars, 0.9, 0.999, 1e-8, 0.01);
-  EXPECT_EQ(read<float>(w), w0);
-  EXPECT_EQ(read<float>(m), std::vector<float>(100, 0.0f));
+  on_every_variant([&](const char* variant) {
+    const auto w0 = normals(100, "w");
+    const Tensor w = upload(w0), g = upload(normals(100, "g")), m = ctx->zeros({100}, DType::f32),
+                 v = ctx->zeros({100}, DType::f32);
+    StepScalars s;
+    s.lr = 1;
+    s.bad_attempt = 3;
+    set(s);
+    adamw(*ctx, {w, Tensor(), g, m, v}, scalars, 0.9, 0.999, 1e-8, 0.01, variant);
+    EXPECT_EQ(read<float>(w), w0);
+    EXPECT_EQ(read<float>(m), std::vector<float>(100, 0.0f));
+  });
 }
 
 std::string device_label(const testing::TestParamInfo<DeviceType>& info) {

@@ -84,6 +84,18 @@ TEST_F(TensorTest, ReadingAsAnotherDtypeIsAnErrorWithBothNames) {
   EXPECT_NE(message.find("fp32"), std::string::npos) << message;
 }
 
+TEST_F(TensorTest, AdjacentRangesJoin) {
+  const Tensor t = iota({9});
+  const Tensor a = t.narrow(0, 1, 3), b = t.narrow(0, 4, 2), c = t.narrow(0, 7, 2);
+  EXPECT_EQ(read(a.joined_with(b)), (Values{1, 2, 3, 4, 5}));
+  EXPECT_EQ(read(a.joined_with(b).joined_with(t.narrow(0, 6, 3))), (Values{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_FALSE(b.joined_with(c).defined()) << "a gap";
+  EXPECT_FALSE(b.joined_with(a).defined()) << "the wrong way round";
+  EXPECT_FALSE(a.joined_with(iota({4})).defined()) << "another buffer";
+  EXPECT_FALSE(a.joined_with(Tensor()).defined());
+  EXPECT_FALSE(iota({2, 2}).joined_with(a).defined()) << "not flat";
+}
+
 TEST_F(TensorTest, NarrowShowsARangeOfTheSameMemory) {
   const Tensor t = iota({3, 4});
   const Tensor rows = t.narrow(0, 1, 2);

@@ -126,6 +126,19 @@ TEST(Seams, HeadAndLossAsOneOpAgreeToRoundingAndKeepLess) {
   EXPECT_LT(peak(true), peak(false) / 2);
 }
 
+TEST(Seams, OneUpdateOfTheWholeModelAgreesWithOnePerParameter) {
+  for (Precision precision : {Precision::fp32, Precision::bf16}) {
+    TinyRun run;
+    run.precision = precision;
+    run.steps = 2;
+    RankOptions naive = on(Device::cpu());
+    naive.variants.set("adamw", "naive");
+    const TinyResult whole = train_tiny(on(Device::cpu()), run), each = train_tiny(naive, run);
+    EXPECT_LT(relative_distance(whole.m, each.m), 1e-4);
+    EXPECT_NEAR(whole.losses.back(), each.losses.back(), precision == Precision::fp32 ? 1e-5 : 1e-2);
+  }
+}
+
 TEST(Seams, TiedEmbeddingTrainsAndRecomputesToTheSameBits) {
   TinyRun run;
   run.model.tied = true;

@@ -1,6 +1,7 @@
 #include "ops/adamw/adamw.h"
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -13,34 +14,78 @@ Cost cost(const AdamWProblem& p, Pass) {
   return {14 * n, n * (2 * weight + static_cast<double>(size_of(p.grad_dtype)) + 4 * state)};
 }
 
+std::string one_parameter_at_a_time(const AdamWProblem& p, const DeviceTraits&) {
+  return p.segments > 0 ? "takes one parameter at a time" : "";
+}
+
 const Variant<AdamWOp> kRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, adamw_cpu_naive, nullptr},
-    {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(adamw_cuda_naive), nullptr},
+    {"fused",
+     DeviceType::cpu,
+     needs_fp32_or_narrower<AdamWProblem>,
+     {},
+     nullptr,
+     cost,
+     adamw_cpu_fused,
+     nullptr},
+    {"naive", DeviceType::cpu, one_parameter_at_a_time, {}, nullptr, cost, adamw_cpu_naive, nullptr},
+    {"naive",
+     DeviceType::cuda,
+     one_parameter_at_a_time,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(adamw_cuda_naive),
+     nullptr},
 };
+
+void run(RankContext& ctx, const AdamWProblem& p, const AdamWTensors& t, const Tensor& scalars,
+         const Tensor& segments, std::string_view variant) {
+  const char* op = AdamWOp::kName;
+  check_float_tensor(ctx, op, "value", t.value);
+  check_float_tensor(ctx, op, "grad", t.grad);
+  check_tensor(ctx, op, "m", t.m, stat_dtype(p.dtype));
+  check_tensor(ctx, op, "v", t.v, stat_dtype(p.dtype));
+  for (const Tensor* other : {&t.grad, &t.m, &t.v}) {
+    if (other->numel() != p.count)
+      fail(op, cat("a range of ", other->numel(), " beside ", p.count, " weights"));
+  }
+  if (p.split) {
+    check_tensor(ctx, op, "value", t.value, DType::bf16);
+    check_tensor(ctx, op, "low", t.low, DType::i16);
+  }
+  OpCall<AdamWOp> call(ctx, p, variant);
+  call.run({p, t.value, t.low, t.grad, t.m, t.v, scalars, segments}, {{"value", t.value}});
+}
+
+AdamWProblem problem(const AdamWTensors& t, double beta1, double beta2, double eps, double decay) {
+  return {t.value.numel(), t.value.dtype(), t.grad.dtype(), t.low.defined(), beta1, beta2, eps, decay};
+}
 
 }  // namespace
 
 std::span<const Variant<AdamWOp>> AdamWOp::rows() { return kRows; }
 
-void adamw(RankContext& ctx, const Tensor& value, const Tensor& low, const Tensor& grad, const Tensor& m,
-           const Tensor& v, const Tensor& scalars, double beta1, double beta2, double eps, double decay,
-           std::string_view variant) {
-  const char* op = AdamWOp::kName;
-  check_float_tensor(ctx, op, "value", value);
-  check_float_tensor(ctx, op, "grad", grad);
-  check_tensor(ctx, op, "m", m, stat_dtype(value.dtype()));
-  check_tensor(ctx, op, "v", v, stat_dtype(value.dtype()));
-  for (const Tensor* t : {&grad, &m, &v}) {
-    if (t->numel() != value.numel())
-      fail(op, cat("a range of ", t->numel(), " beside ", value.numel(), " weights"));
-  }
-  if (low.defined()) {
-    check_tensor(ctx, op, "value", value, DType::bf16);
-    check_tensor(ctx, op, "low", low, DType::i16);
-  }
-  const AdamWProblem p{value.numel(), value.dtype(), grad.dtype(), low.defined(), beta1, beta2, eps, decay};
-  OpCall<AdamWOp> call(ctx, p, variant);
-  call.run({p, value, low, grad, m, v, scalars}, {{"value", value}});
+void adamw(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
+           double eps, double decay, std::string_view variant) {
+  run(ctx, problem(t, beta1, beta2, eps, decay), t, scalars, Tensor(), variant);
+}
+
+void adamw_range(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
+                 double eps, const Tensor& segments, std::string_view variant) {
+  AdamWProblem p = problem(t, beta1, beta2, eps, 0);
+  p.segments = segments.numel() / static_cast<int64_t>(sizeof(DecaySegment));
+  run(ctx, p, t, scalars, segments, variant);
+}
+
+bool adamw_takes_ranges(RankContext& ctx, const AdamWTensors& t) {
+  const Variant<AdamWOp>& row = select<AdamWOp>(ctx, problem(t, 0, 0, 0, 0), {});
+  return row.unsupported != one_parameter_at_a_time;
+}
+
+Tensor make_decay_segments(RankContext& ctx, std::span<const DecaySegment> segments) {
+  Tensor t = ctx.empty({static_cast<int64_t>(segments.size_bytes())}, DType::u8, Tag::optim);
+  ctx.upload(t, segments.data());
+  return t;
 }
 
 }  // namespace kiln

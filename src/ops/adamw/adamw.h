@@ -11,12 +11,19 @@
 
 namespace kiln {
 
+// Elements of a range up to `end`, from where the segment before it ends, and the rate at which they decay.
+struct DecaySegment {
+  int64_t end;
+  double decay;
+};
+
 struct AdamWProblem {
   int64_t count;
   DType dtype;  // of the weights: fp32, or bf16 with a low half, or fp64
   DType grad_dtype;
   bool split;  // weights are bf16 high + int16 low = exact fp32
   double beta1, beta2, eps, decay;
+  int64_t segments = 0;  // of different decay; 0: the whole range decays at `decay`
 };
 
 struct AdamWForward {
@@ -26,12 +33,13 @@ struct AdamWForward {
   const Tensor& grad;   // flat
   const Tensor& m;      // flat, fp32 (fp64 for fp64 weights)
   const Tensor& v;
-  const Tensor& scalars;  // one StepScalars
+  const Tensor& scalars;   // one StepScalars
+  const Tensor& segments;  // DecaySegments, as bytes; undefined unless the problem has some
 };
 
 struct AdamWOp {
   static constexpr const char* kName = "adamw";
-  static constexpr const char* kSummary = "AdamW with decoupled decay, on one parameter";
+  static constexpr const char* kSummary = "AdamW with decoupled decay, on one parameter or a range of many";
   using Problem = AdamWProblem;
   using Forward = AdamWForward;
   using Backward = NoBackward;
@@ -62,10 +70,24 @@ struct AdamWStep {
   }
 };
 
-void adamw(RankContext& ctx, const Tensor& value, const Tensor& low, const Tensor& grad, const Tensor& m,
-           const Tensor& v, const Tensor& scalars, double beta1, double beta2, double eps, double decay,
-           std::string_view variant = {});
+// All tensors are flat and of equal length.
+struct AdamWTensors {
+  Tensor value;
+  Tensor low;  // undefined unless split
+  Tensor grad, m, v;
+};
 
+// One parameter, which decays at one rate.
+void adamw(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
+           double eps, double decay, std::string_view variant = {});
+
+// A range of many parameters. Only variants for which adamw_takes_ranges is true can run it.
+void adamw_range(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
+                 double eps, const Tensor& segments, std::string_view variant = {});
+bool adamw_takes_ranges(RankContext& ctx, const AdamWTensors& t);  // the variant this run would take
+Tensor make_decay_segments(RankContext& ctx, std::span<const DecaySegment> segments);
+
+void adamw_cpu_fused(RankContext& ctx, const AdamWForward& f);
 void adamw_cpu_naive(RankContext& ctx, const AdamWForward& f);
 void adamw_cuda_naive(RankContext& ctx, const AdamWForward& f);
 

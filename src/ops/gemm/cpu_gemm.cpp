@@ -29,7 +29,8 @@ Blocking blocking(const CpuGemm& g, const GemmKernel& kernel) {
   Blocking b;
   b.depth = multiple_above(g.K, kernel.k_multiple);
   // Adding to an old C must add the finished sum, or the bits would depend on KC: then the sum is kept apart.
-  b.direct = g.out == DType::f32 && g.alpha == 1 && (!g.accumulate || b.depth <= kernel.KC);
+  b.direct = g.out == DType::f32 && g.alpha == 1 &&
+             (!g.accumulate || (kernel.adds_finished_sum && b.depth <= kernel.KC));
   const int64_t fits =
       kPackedBytes / (std::max<int64_t>(1, b.depth) * kernel.element) / kernel.NR * kernel.NR;
   const int64_t widest = b.direct ? 8192 : 1024;  // a separate sum should stay in the second-level cache

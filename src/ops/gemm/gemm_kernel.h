@@ -19,10 +19,11 @@ struct PanelSource {
 
 struct GemmKernel {
   const char* name;
-  int64_t MR, NR;      // a tile of C
-  int64_t KC;          // depth of a block: NR x KC of B stays in the first-level cache
-  int64_t k_multiple;  // panels are padded with zeros to this depth
-  int64_t element;     // bytes of a packed value
+  int64_t MR, NR;          // a tile of C
+  int64_t KC;              // depth of a block: NR x KC of B stays in the first-level cache
+  int64_t k_multiple;      // panels are padded with zeros to this depth
+  int64_t element;         // bytes of a packed value
+  bool adds_finished_sum;  // multiply(add) adds the whole sum to C; AMX goes on summing from C instead
   // Packs as many panels as `count` rows (columns) fill, `panel_bytes` apart; rows past `count` and steps
   // past `depth` become zero. Several at once, because a source whose rows lie side by side is read a whole
   // line of memory at a time.

@@ -233,13 +233,13 @@ void amx_multiply(int64_t depth, const void* a_panel, const void* b_panel, float
 
 const GemmKernel& bf16_dot_gemm_kernel() {
   static constexpr GemmKernel kKernel = {
-      "bf16_dot",           kDotRows,     kColumns, 384,    2, 2, pack_pairs<kDotRows>,
+      "bf16_dot",           kDotRows,     kColumns, 384,    2, 2, true, pack_pairs<kDotRows>,
       pack_pairs<kColumns>, dot_multiply, nullptr,  nullptr};
   return kKernel;
 }
 
 const GemmKernel& bf16_amx_gemm_kernel() {
-  static constexpr GemmKernel kKernel = {"bf16_amx", kAmxRows,   kColumns,     384,       kAmxDepth, 2,
+  static constexpr GemmKernel kKernel = {"bf16_amx", kAmxRows,   kColumns,     384,       kAmxDepth, 2, false,
                                          amx_pack_a, amx_pack_b, amx_multiply, amx_enter, amx_leave};
   return kKernel;
 }

@@ -162,8 +162,8 @@ static void pack(const PanelSource& s, int64_t count, int64_t depth, void* panel
 }
 
 static const GemmKernel& kernel() {
-  static constexpr GemmKernel kKernel = {"f32",  kRowsOfTile,       kColumnsOfTile,       192,      1,
-                                         4,      pack<kRowsOfTile>, pack<kColumnsOfTile>, multiply, nullptr,
-                                         nullptr};
+  static constexpr GemmKernel kKernel = {
+      "f32", kRowsOfTile,       kColumnsOfTile,       192,      1,       4,
+      true,  pack<kRowsOfTile>, pack<kColumnsOfTile>, multiply, nullptr, nullptr};
   return kKernel;
 }

@@ -33,7 +33,8 @@ static void layer_norm_backward_rows(const LayerNormGradRows<T>& a, float* parti
     for_vectors(2 * a.cols, [&](int64_t c, int n) { store_some(partial + c, zero_vector(), n); });
   }
   for (int64_t r = begin; r < end; ++r) {
-    const T *x = a.x[r], *dy = a.dy[r];
+    const int64_t following = r + 1 < end ? r + 1 : r;
+    const T *x = a.x[r], *dy = a.dy[r], *next_x = a.x[following], *next_dy = a.dy[following];
     const F32 centre = broadcast(a.mean[r]), scale = broadcast(a.rstd[r]);
     F32 sums = zero_vector(), dots = zero_vector();
     for_vectors(a.cols, [&](int64_t c, int n) {
@@ -50,6 +51,8 @@ static void layer_norm_backward_rows(const LayerNormGradRows<T>& a, float* parti
     const F32 mean_g = broadcast(sum(sums) / cols), mean_gn = broadcast(sum(dots) / cols);
     T* dx = a.dx[r];
     for_vectors(a.cols, [&](int64_t c, int n) {
+      prefetch(next_x + c);
+      prefetch(next_dy + c);
       const F32 normed = (load_some(x + c, n) - centre) * scale;
       const F32 g = load_some(dy + c, n) * load_some(a.weight + c, n);
       put_some(dx + c, scale * (g - mean_g - normed * mean_gn), n, a.add_to_dx);

@@ -26,7 +26,8 @@ static void rms_norm_backward_rows(const RmsNormGradRows<T>& a, float* partial, 
     for_vectors(a.cols, [&](int64_t c, int n) { store_some(partial + c, zero_vector(), n); });
   }
   for (int64_t r = begin; r < end; ++r) {
-    const T *x = a.x[r], *dy = a.dy[r];
+    const int64_t following = r + 1 < end ? r + 1 : r;
+    const T *x = a.x[r], *dy = a.dy[r], *next_x = a.x[following], *next_dy = a.dy[following];
     const float rstd = a.rstd[r];
     const F32 scale = broadcast(rstd);
     const float dot = sum_over(a.cols, [&](int64_t c, int n) {
@@ -38,6 +39,8 @@ static void rms_norm_backward_rows(const RmsNormGradRows<T>& a, float* partial, 
     const F32 mean = broadcast(dot / static_cast<float>(a.cols));
     T* dx = a.dx[r];
     for_vectors(a.cols, [&](int64_t c, int n) {
+      prefetch(next_x + c);
+      prefetch(next_dy + c);
       const F32 normed = load_some(x + c, n) * scale;
       put_some(dx + c, scale * (load_some(dy + c, n) * load_some(a.weight + c, n) - normed * mean), n,
                a.add_to_dx);

@@ -15,7 +15,13 @@ void softmax_cpu_fused_forward(RankContext& ctx, const SoftmaxForward& f) {
     const auto y = rows_of<T>(f.y);
     const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, softmax_row<T>);
     ctx.pool().parallel_for(f.p.rows, row_grain(f.p.cols), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) kernel(x[r], y[r], f.p.cols);
+      constexpr int64_t kRoom = 4096;  // on the stack; longer rows of bf16 take their exponentials twice
+      float room[kRoom];
+      for (int64_t r = begin; r < end; ++r) {
+        float* kept = f.p.cols <= kRoom ? room : nullptr;
+        if constexpr (std::is_same_v<T, float>) kept = y[r];
+        kernel(x[r], y[r], f.p.cols, kept);
+      }
     });
   });
 }

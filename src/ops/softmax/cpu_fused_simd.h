@@ -17,15 +17,20 @@ static inline float row_top(const T* x, int64_t cols) {
   return result;
 }
 
-// exp is taken twice, for the sum and for the result: cheaper than a row of fp32 to keep it in.
+// `kept` is room for the row's exponentials in fp32, y itself where that is fp32; null: they are taken twice.
 template <class T>
-static void softmax_row(const T* x, T* y, int64_t cols) {
+static void softmax_row(const T* x, T* y, int64_t cols, float* kept) {
   const F32 largest = broadcast(row_top(x, cols));
-  const float total =
-      sum_over(cols, [&](int64_t c, int n) { return keep_first(exp(load_some(x + c, n) - largest), n); });
+  const float total = sum_over(cols, [&](int64_t c, int n) {
+    const F32 e = keep_first(exp(load_some(x + c, n) - largest), n);
+    if (kept != nullptr) store_some(kept + c, e, n);
+    return e;
+  });
   const F32 scale = broadcast(1 / total);
-  for_vectors(cols,
-              [&](int64_t c, int n) { store_some(y + c, exp(load_some(x + c, n) - largest) * scale, n); });
+  for_vectors(cols, [&](int64_t c, int n) {
+    const F32 e = kept != nullptr ? load_some(kept + c, n) : exp(load_some(x + c, n) - largest);
+    store_some(y + c, e * scale, n);
+  });
 }
 
 // dx = y * (dy - sum(dy * y))

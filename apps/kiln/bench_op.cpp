@@ -328,6 +328,7 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
   const OpListing& listing = find_op(ops, op);
   const std::string baseline = baseline_of(listing);
   std::vector<std::string> names;
+  names.reserve(listing.variants.size());
   for (const VariantListing& v : listing.variants) names.push_back(v.name);
   for (const std::string& wanted : request.variants) {
     if (std::find(names.begin(), names.end(), wanted) == names.end()) throw_no_variant(op, wanted, names, {});

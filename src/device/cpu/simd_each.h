@@ -22,10 +22,10 @@
 #ifdef __clang__
 #define KILN_SIMD_TARGET_AVX2 \
   _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c\"))), apply_to = function)")
-#define KILN_SIMD_TARGET_AVX512                                                                              \
-  _Pragma(                                                                                                   \
-      "clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c\"))), " \
-      "apply_to = function)")
+// clang-format off: _Pragma takes one string, not several joined
+#define KILN_SIMD_TARGET_AVX512 \
+  _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c\"))), apply_to = function)")
+// clang-format on
 #define KILN_SIMD_TARGET_END _Pragma("clang attribute pop")
 #else
 #define KILN_SIMD_TARGET_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma,f16c\")")

@@ -177,7 +177,8 @@ Ceiling copy_ceiling(ThreadPool& pool, const CeilingOptions& o) {
       for (int64_t i = 0; i < pieces; ++i) copy(static_cast<std::size_t>(i) * kPiece);
     });
   }
-  sink.store(static_cast<float>(to[bytes / 2]), std::memory_order_relaxed);
+  const std::size_t middle = bytes / 2;
+  sink.store(static_cast<float>(to[middle]), std::memory_order_relaxed);
   return c;
 }
 

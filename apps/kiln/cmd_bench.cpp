@@ -58,6 +58,7 @@ std::size_t index_of(std::string_view option, std::string_view seen,
 std::vector<DType> parse_dtypes(std::string_view text) {
   const std::vector<DType> known = {DType::f32, DType::bf16, DType::f16, DType::f64};
   std::vector<std::string_view> names;
+  names.reserve(known.size());
   for (DType t : known) names.push_back(name_of(t));
   std::vector<DType> dtypes;
   for (const std::string& item : split_at_commas(text))

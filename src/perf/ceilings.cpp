@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "device/cpu/cpu_features.h"
 
@@ -101,18 +103,30 @@ __attribute__((target("amx-tile,amx-bf16"))) float tile_rounds(int64_t rounds, f
 
 // --- the loop around them
 
-// The best rate `run(n)` reaches: n grows until a call takes a millisecond or so, then calls are repeated.
-double best_rate(double seconds, const std::function<void(int64_t)>& run) {
-  constexpr double kLongEnough = 1.5e-3;
+// Rounds per second that `threads` threads reach together, the best of many runs of a millisecond. They start
+// at the same moment and each has its own clock: on a busy machine one thread would else do all the work
+// before the others have woken up.
+double best_rate(ThreadPool& pool, int threads, double seconds, const std::function<void(int64_t)>& run) {
+  constexpr double kLongEnough = 1e-3;
   const Clock::time_point begin = Clock::now();
+  std::vector<double> took(static_cast<std::size_t>(threads));
   int64_t n = 256;
   double best = 0;
   do {
-    const Clock::time_point from = Clock::now();
-    run(n);
-    const double took = std::max(seconds_since(from), 1e-9);
-    best = std::max(best, static_cast<double>(n) / took);
-    if (took < kLongEnough) n *= took < kLongEnough / 8 ? 8 : 2;
+    std::atomic<int> arrived{0};
+    auto one = [&](int64_t index, int64_t) {
+      arrived.fetch_add(1);
+      while (arrived.load() < threads) std::this_thread::yield();
+      const Clock::time_point from = Clock::now();
+      run(n);
+      took[static_cast<std::size_t>(index)] = std::max(seconds_since(from), 1e-9);
+    };
+    threads == 1 ? one(0, 1) : pool.parallel_for(threads, 1, one);
+    double rate = 0;
+    for (double t : took) rate += static_cast<double>(n) / t;
+    best = std::max(best, rate);
+    const double longest = *std::max_element(took.begin(), took.end());
+    if (longest < kLongEnough) n *= longest < kLongEnough / 8 ? 8 : 2;
   } while (seconds_since(begin) < seconds);
   return best;
 }
@@ -120,10 +134,8 @@ double best_rate(double seconds, const std::function<void(int64_t)>& run) {
 Ceiling rounds_ceiling(ThreadPool& pool, const CeilingOptions& o, Rounds rounds, double flops_per_round) {
   auto work = [&](int64_t n) { sink.store(rounds(n, 0.999f, 0.001f), std::memory_order_relaxed); };
   Ceiling c;
-  c.all = flops_per_round * pool.threads() * best_rate(o.seconds_each, [&](int64_t n) {
-            pool.parallel_for(pool.threads(), 1, [&](int64_t, int64_t) { work(n); });
-          });
-  if (o.one_thread) c.one = flops_per_round * best_rate(o.seconds_each, work);
+  c.all = flops_per_round * best_rate(pool, pool.threads(), o.seconds_each, work);
+  if (o.one_thread) c.one = flops_per_round * best_rate(pool, 1, o.seconds_each, work);
   if (pool.threads() == 1) c.one = c.all = std::max(c.one, c.all);
   return c;
 }
@@ -137,6 +149,7 @@ Ceiling copy_ceiling(ThreadPool& pool, const CeilingOptions& o) {
   const std::unique_ptr<std::byte[]> from(new std::byte[bytes]), to(new std::byte[bytes]);
   constexpr std::size_t kPiece = 4 << 20;
   const auto pieces = static_cast<int64_t>(bytes / kPiece);
+  const std::size_t copied = static_cast<std::size_t>(pieces) * kPiece;
   auto each = [&](auto f) {
     pool.parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) f(static_cast<std::size_t>(i) * kPiece);
@@ -153,7 +166,7 @@ Ceiling copy_ceiling(ThreadPool& pool, const CeilingOptions& o) {
     do {
       const Clock::time_point start = Clock::now();
       once();
-      rate = std::max(rate, 2 * static_cast<double>(pieces * kPiece) / seconds_since(start));
+      rate = std::max(rate, 2 * static_cast<double>(copied) / seconds_since(start));
     } while (seconds_since(begin) < 2 * o.seconds_each);
     return rate;
   };
@@ -164,7 +177,8 @@ Ceiling copy_ceiling(ThreadPool& pool, const CeilingOptions& o) {
       for (int64_t i = 0; i < pieces; ++i) copy(static_cast<std::size_t>(i) * kPiece);
     });
   }
-  sink.store(static_cast<float>(to[bytes / 2]), std::memory_order_relaxed);
+  const std::size_t middle = bytes / 2;
+  sink.store(static_cast<float>(to[middle]), std::memory_order_relaxed);
   return c;
 }
 

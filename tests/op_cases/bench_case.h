@@ -62,6 +62,7 @@ OpBench linear_bench();
 OpBench linear_cross_entropy_bench();
 OpBench rms_norm_bench();
 OpBench rope_bench();
+OpBench sgd_bench();
 OpBench softmax_bench();
 OpBench swiglu_bench();
 OpBench weighted_sum_bench();

@@ -24,6 +24,7 @@
 #include "ops/op_list.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
+#include "ops/sgd/sgd.h"
 #include "ops/softmax/softmax.h"
 #include "ops/swiglu/swiglu.h"
 #include "ops/weighted_sum/weighted_sum.h"
@@ -272,9 +273,13 @@ TEST(GoldenTwoOutputs, AddRmsNorm) {
   }
 }
 
-TEST(GoldenUpdate, AdamW) {
-  KILN_NEEDS_GOLDEN_FILES();
-  for (const json& page : read_cases("adamw")) {
+// An optimizer's file: the first weights, the gradient of every step, the weights after every step. `update`
+// gets the weights, the gradient, the step's record and two zeroed states to keep.
+using Update = void (*)(RankContext&, const json& options, const Tensor& weight, const Tensor& grad,
+                        const Tensor& scalars, const Tensor (&state)[2], std::string_view variant);
+
+void expect_golden_updates(const char* op, Update update) {
+  for (const json& page : read_cases(op)) {
     const json &o = page.at("options"), &inputs = page.at("inputs");
     for (const char* variant : {"naive", ""}) {
       RankContext ctx;
@@ -285,17 +290,15 @@ TEST(GoldenUpdate, AdamW) {
         return t;
       };
       const Tensor w = upload(inputs.at("weight")), scalars = make_step_scalars(ctx);
-      const Tensor m = ctx.zeros(w.shape(), DType::f32), v = ctx.zeros(w.shape(), DType::f32);
-      const double beta1 = o.at("beta1"), beta2 = o.at("beta2");
+      const Tensor state[2] = {ctx.zeros(w.shape(), DType::f32), ctx.zeros(w.shape(), DType::f32)};
       for (int step = 1; step <= o.at("steps").get<int>(); ++step) {
         StepScalars s;
         s.lr = o.at("lr");
         s.step = step;
-        s.beta1_power = std::pow(beta1, step);
-        s.beta2_power = std::pow(beta2, step);
+        s.beta1_power = std::pow(o.value("beta1", 0.0), step);
+        s.beta2_power = std::pow(o.value("beta2", 0.0), step);
         ctx.upload(scalars, &s);
-        const Tensor grad = upload(inputs.at(cat("grad", step)));
-        adamw(ctx, {w, Tensor(), grad, m, v}, scalars, beta1, beta2, o.at("eps"), o.at("decay"), variant);
+        update(ctx, o, w, upload(inputs.at(cat("grad", step))), scalars, state, variant);
         std::vector<float> got(static_cast<std::size_t>(w.numel()));
         ctx.download(got.data(), w);
         expect_near({got.begin(), got.end()}, page.at("outputs").at(cat("weight", step)), kForward,
@@ -303,6 +306,25 @@ TEST(GoldenUpdate, AdamW) {
       }
     }
   }
+}
+
+TEST(GoldenUpdate, AdamW) {
+  KILN_NEEDS_GOLDEN_FILES();
+  expect_golden_updates(
+      "adamw", [](RankContext& ctx, const json& o, const Tensor& w, const Tensor& g, const Tensor& scalars,
+                  const Tensor(&state)[2], std::string_view variant) {
+        adamw(ctx, {w, Tensor(), g, state[0], state[1]}, scalars, o.at("beta1"), o.at("beta2"), o.at("eps"),
+              o.at("decay"), variant);
+      });
+}
+
+TEST(GoldenUpdate, Sgd) {
+  KILN_NEEDS_GOLDEN_FILES();
+  expect_golden_updates("sgd", [](RankContext& ctx, const json& o, const Tensor& w, const Tensor& g,
+                                  const Tensor& scalars, const Tensor(&state)[2], std::string_view variant) {
+    const double momentum = o.at("momentum");
+    sgd(ctx, w, Tensor(), g, momentum == 0 ? Tensor() : state[0], scalars, momentum, o.at("decay"), variant);
+  });
 }
 
 }  // namespace

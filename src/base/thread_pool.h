@@ -3,6 +3,7 @@
 // OpenMP: ThreadSanitizer sees every hand-over, and each rank of a process can have its own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -52,15 +53,18 @@ class ThreadPool {
  private:
   struct Job;
   struct Scratch;
-  void work();
+  void work(std::size_t index);
+  void step_aside(std::size_t index);
+  bool news_since(uint64_t seen) const;
   void run_chunks(Job& job);
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  Job* job_ = nullptr;
-  uint64_t generation_ = 0;
-  bool stopping_ = false;
+  Job* job_ = nullptr;                   // guarded by the mutex
+  std::atomic<uint64_t> generation_{0};  // written under the mutex; atomic for those who wait without it
+  std::atomic<bool> stopping_{false};
   std::vector<std::unique_ptr<Scratch>> scratch_;  // one per thread; the caller's is the first
+  std::vector<std::atomic<int>> cpu_;              // where each thread last ran
   std::vector<std::thread> workers_;
 };
 

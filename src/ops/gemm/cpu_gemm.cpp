@@ -1,7 +1,7 @@
 // Blocking around the kernel. B is packed for a band of columns and all of K, by all threads; then each task
-// takes a band of rows, packs A a KC-block at a time into its thread's scratch, and multiplies panels. Bounds
-// come from the problem alone, and every element of C is summed by one task in order of K: the thread count
-// cannot change a bit.
+// takes a band of rows, packs A a KC-block at a time into its thread's scratch, and multiplies panels. Every
+// element of C is summed by one task in order of K, in blocks that come from the problem alone: how many rows
+// a task takes, which does depend on the number of threads, cannot change a bit.
 #include "ops/gemm/cpu_gemm.h"
 
 #include <algorithm>
@@ -14,6 +14,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kPackedBytes = int64_t{16} << 20;  // of B at a time: within the last-level cache
+constexpr int64_t kTaskRows = 256;                   // of C at most
 constexpr int64_t kPanelsAtOnce = 4;  // packed by one task: a few lines of memory per step of K
 
 int64_t multiple_above(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
@@ -21,7 +22,6 @@ int64_t multiple_above(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
 struct Blocking {
   int64_t depth;  // K padded
   int64_t band;   // columns of B packed at a time
-  int64_t rows;   // of C per task
   bool direct;    // C is fp32 and written by the kernel itself
 };
 
@@ -36,10 +36,20 @@ Blocking blocking(const CpuGemm& g, const GemmKernel& kernel) {
   const int64_t widest = b.direct ? 8192 : 1024;  // a separate sum should stay in the second-level cache
   b.band =
       std::clamp(fits, kernel.NR, std::min(widest, multiple_above(std::max<int64_t>(1, g.N), kernel.NR)));
-  // About 32 tasks: enough to share out evenly among few or many threads.
-  b.rows =
-      std::clamp(multiple_above((g.M + 31) / 32, kernel.MR), 2 * kernel.MR, multiple_above(256, kernel.MR));
   return b;
+}
+
+// Row panels per task: as many as the second-level cache likes, so that a panel of B is used often, unless
+// that leaves threads idle at the end. At least four tasks a thread, since other work may slow one down.
+int64_t panels_per_task(int64_t panels, int64_t threads, int64_t most) {
+  auto busiest = [&](int64_t chunk) {  // panels of the thread that gets most
+    const int64_t tasks = (panels + chunk - 1) / chunk, missing = tasks * chunk - panels;
+    return (tasks + threads - 1) / threads * chunk - (tasks % threads == 1 || threads == 1 ? missing : 0);
+  };
+  const int64_t even = (panels + threads - 1) / threads;
+  int64_t chunk = std::max<int64_t>(1, std::min(most, panels / (4 * threads)));
+  while (chunk > 1 && busiest(chunk) > even + even / 32) --chunk;
+  return chunk;
 }
 
 class Product {
@@ -52,10 +62,13 @@ class Product {
         packed_(packed) {}
 
   void run() {
+    const int64_t MR = kernel_.MR, panels = (g_.M + MR - 1) / MR;
+    const int64_t rows =
+        MR * panels_per_task(panels, ctx_.pool().threads(), std::max<int64_t>(1, kTaskRows / MR));
     for (int64_t n = 0; n < g_.N; n += b_.band) {
       const int64_t columns = std::min(b_.band, g_.N - n);
       pack_band(n, columns);
-      ctx_.pool().parallel_for(g_.M, b_.rows,
+      ctx_.pool().parallel_for(g_.M, rows,
                                [&](int64_t begin, int64_t end) { multiply_rows(begin, end, n, columns); });
     }
   }
@@ -65,15 +78,22 @@ class Product {
     return static_cast<const std::byte*>(base) + elements * static_cast<int64_t>(size_of(g_.in));
   }
 
-  // Panel after panel, each all of K deep: block k of panel p begins at (p * depth + k) * NR.
+  // Where block k of panel p begins: a block's panels lie one after another, so that a kernel can fetch the
+  // next one while it works.
+  int64_t packed_at(int64_t k, int64_t p, int64_t column_panels) const {
+    const int64_t block = std::min(kernel_.KC, b_.depth - k);
+    return (k * column_panels + p * block) * kernel_.NR * kernel_.element;
+  }
+
   void pack_band(int64_t first, int64_t columns) {
-    const int64_t NR = kernel_.NR, panel_bytes = b_.depth * NR * kernel_.element;
-    ctx_.pool().parallel_for((columns + NR - 1) / NR, kPanelsAtOnce, [&](int64_t begin, int64_t end) {
+    const int64_t NR = kernel_.NR, column_panels = (columns + NR - 1) / NR;
+    ctx_.pool().parallel_for(column_panels, kPanelsAtOnce, [&](int64_t begin, int64_t end) {
       const int64_t n = first + begin * NR, count = std::min(end * NR, columns) - begin * NR;
       for (int64_t k = 0; k < g_.K; k += kernel_.KC) {
         const PanelSource src{at(g_.b, n * g_.b_col + k * g_.b_row), g_.in, g_.b_col, g_.b_row};
         kernel_.pack_b(src, count, std::min(kernel_.KC, g_.K - k),
-                       packed_ + begin * panel_bytes + k * NR * kernel_.element, panel_bytes);
+                       packed_ + packed_at(k, begin, column_panels),
+                       std::min(kernel_.KC, b_.depth - k) * NR * kernel_.element);
       }
     });
   }
@@ -94,7 +114,7 @@ class Product {
       const PanelSource src{at(g_.a, begin * g_.a_row + k * g_.a_col), g_.in, g_.a_row, g_.a_col};
       kernel_.pack_a(src, end - begin, steps, a, MR * kernel_.KC * kernel_.element);
       for (int64_t p = 0; p < column_panels; ++p) {
-        const std::byte* b_panel = packed_ + (p * b_.depth + k) * NR * kernel_.element;
+        const std::byte* b_panel = packed_ + packed_at(k, p, column_panels);
         for (int64_t r = 0; r < row_panels; ++r) {
           const std::byte* a_panel = a + r * MR * kernel_.KC * kernel_.element;
           if (!b_.direct) {
@@ -130,14 +150,12 @@ class Product {
 
   void write_out(const float* sum, int64_t sum_row, int64_t begin, int64_t end, int64_t first,
                  int64_t columns) {
-    with_float(g_.out, [&](auto zero) {
-      using T = decltype(zero);
-      for (int64_t m = begin; m < end; ++m) {
-        T* c = static_cast<T*>(g_.c) + m * g_.c_row + first;
-        const float* row = sum + (m - begin) * sum_row;
-        for (int64_t n = 0; n < columns; ++n) put(c[n], g_.alpha * row[n], g_.accumulate);
-      }
-    });
+    const WriteGemmRow write = write_gemm_row(ctx_.traits().isa);
+    for (int64_t m = begin; m < end; ++m) {
+      std::byte* c =
+          static_cast<std::byte*>(g_.c) + (m * g_.c_row + first) * static_cast<int64_t>(size_of(g_.out));
+      write(sum + (m - begin) * sum_row, columns, g_.alpha, g_.out, c, g_.accumulate);
+    }
   }
 
   RankContext& ctx_;

@@ -36,6 +36,10 @@ struct GemmKernel {
   void (*leave)();
 };
 
+// c[0..n) (=|+=) alpha * sum: a finished row of sums into C's dtype.
+using WriteGemmRow = void (*)(const float* sum, int64_t n, float alpha, DType out, void* c, bool accumulate);
+WriteGemmRow write_gemm_row(CpuIsa isa);
+
 // The best kernel for inputs of this dtype at this level; fp16 and, below avx512_bf16, bf16 are widened as
 // they are packed.
 const GemmKernel& gemm_kernel(DType in, CpuIsa isa);

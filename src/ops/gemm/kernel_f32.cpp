@@ -7,4 +7,6 @@ namespace kiln {
 
 const GemmKernel& f32_gemm_kernel(CpuIsa isa) { return KILN_SIMD_PICK(isa, kernel)(); }
 
+WriteGemmRow write_gemm_row(CpuIsa isa) { return KILN_SIMD_PICK(isa, write_row); }
+
 }  // namespace kiln

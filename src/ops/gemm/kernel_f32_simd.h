@@ -19,6 +19,8 @@ static void multiply(int64_t depth, const void* a_panel, const void* b_panel, fl
 #pragma GCC unroll 16
   for (int i = 0; i < kRowsOfTile; ++i) left[i] = right[i] = zero_vector();
   for (int64_t k = 0; k < depth; ++k) {
+    __builtin_prefetch(b + depth * kColumnsOfTile, 0, 2);  // the panel after this one: 2-3 % on Zen 4
+    __builtin_prefetch(b + depth * kColumnsOfTile + W, 0, 2);
     const F32 b0 = load(b), b1 = load(b + W);
 #pragma GCC unroll 16
     for (int i = 0; i < kRowsOfTile; ++i) {
@@ -101,20 +103,46 @@ static inline void transpose(F32 (&r)[4]) {
 }
 #endif
 
+// A panel may be narrower than a vector: then a whole vector is stored all the same, because the next step of
+// K overwrites what spilled into its place, and only the last step is cut to size. (Masked stores cost Zen 4
+// several times a plain one.)
+template <int Width>
+static inline void store_step(float* panel, int64_t k, int64_t depth, int64_t i, F32 v) {
+  constexpr int W = F32::kWidth;
+  static_assert(Width % W == 0 || (Width < W && 2 * Width >= W));
+  float* out = panel + k * Width + i;
+  if (Width % W == 0 || k + 1 < depth) {
+    store(out, v);
+  } else {
+    store_some(out, v, Width);
+  }
+}
+
 // Steps of K lie side by side in memory: transpose blocks of W rows by W steps.
 template <int Width, class T>
 static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t depth, float* panel) {
   constexpr int W = F32::kWidth;
   for (int64_t i = 0; i < Width; i += W) {
-    const int lanes = Width - i < W ? static_cast<int>(Width - i) : W;
-    for (int64_t k = 0; k < depth; k += W) {
+    const int64_t rows = Width - i < W ? Width - i : W, there = count - i;
+    int64_t k = 0;
+    if (there >= rows) {
+      for (; k + W <= depth; k += W) {
+        F32 block[W];
+#pragma GCC unroll 16
+        for (int r = 0; r < W; ++r) block[r] = load(src + (i + (r < rows ? r : 0)) * stride + k);
+        transpose(block);
+#pragma GCC unroll 16
+        for (int s = 0; s < W; ++s) store_step<Width>(panel, k + s, depth, i, block[s]);
+      }
+    }
+    for (; k < depth; k += W) {
       const int steps = depth - k < W ? static_cast<int>(depth - k) : W;
       F32 block[W];
       for (int r = 0; r < W; ++r) {
-        block[r] = i + r < count ? load_some(src + (i + r) * stride + k, steps) : zero_vector();
+        block[r] = r < there ? load_some(src + (i + r) * stride + k, steps) : zero_vector();
       }
       transpose(block);
-      for (int s = 0; s < steps; ++s) store_some(panel + (k + s) * Width + i, block[s], lanes);
+      for (int s = 0; s < steps; ++s) store_step<Width>(panel, k + s, depth, i, block[s]);
     }
   }
 }
@@ -125,15 +153,15 @@ static void pack_rows_dense(const T* src, int64_t k_stride, int64_t count, int64
                             int64_t panel_bytes) {
   constexpr int W = F32::kWidth;
   for (int64_t k = 0; k < depth; ++k) {
+    const T* step = src + k * k_stride;
     char* panel = panels;
     for (int64_t first = 0; first < count; first += Width, panel += panel_bytes) {
-      float* out = reinterpret_cast<float*>(panel) + k * Width;
       for (int64_t i = 0; i < Width; i += W) {
-        const int lanes = Width - i < W ? static_cast<int>(Width - i) : W;
         const int64_t there = count - first - i;
-        const int valid = there >= lanes ? lanes : (there > 0 ? static_cast<int>(there) : 0);
-        store_some(out + i, valid == 0 ? zero_vector() : load_some(src + k * k_stride + first + i, valid),
-                   lanes);
+        const F32 v = there >= W  ? load(step + first + i)
+                      : there > 0 ? load_some(step + first + i, static_cast<int>(there))
+                                  : zero_vector();
+        store_step<Width>(reinterpret_cast<float*>(panel), k, depth, i, v);
       }
     }
   }
@@ -161,9 +189,25 @@ static void pack(const PanelSource& s, int64_t count, int64_t depth, void* panel
   if (s.dtype == DType::f16) pack_typed<Width, fp16>(s, count, depth, out, panel_bytes);
 }
 
+template <class T>
+static void write_typed(const float* sum, int64_t n, float alpha, T* c, bool accumulate) {
+  constexpr int W = F32::kWidth;
+  const F32 scale = broadcast(alpha);
+  for (int64_t i = 0; i < n; i += W) {
+    const int lanes = n - i < W ? static_cast<int>(n - i) : W;
+    put_some(c + i, scale * load_some(sum + i, lanes), lanes, accumulate);
+  }
+}
+
+static void write_row(const float* sum, int64_t n, float alpha, DType out, void* c, bool accumulate) {
+  if (out == DType::f32) write_typed(sum, n, alpha, static_cast<float*>(c), accumulate);
+  if (out == DType::bf16) write_typed(sum, n, alpha, static_cast<bf16*>(c), accumulate);
+  if (out == DType::f16) write_typed(sum, n, alpha, static_cast<fp16*>(c), accumulate);
+}
+
 static const GemmKernel& kernel() {
   static constexpr GemmKernel kKernel = {
-      "f32", kRowsOfTile,       kColumnsOfTile,       192,      1,       4,
+      "f32", kRowsOfTile,       kColumnsOfTile,       384,      1,       4,
       true,  pack<kRowsOfTile>, pack<kColumnsOfTile>, multiply, nullptr, nullptr};
   return kKernel;
 }

@@ -289,3 +289,65 @@ static inline void put_some(T* p, F32 a, int n, bool accumulate) {
 // row while they finish this one, which took 15 % off them in bf16 (AMD EPYC, rows of 4096); forward passes,
 // which write as much as they read, gained nothing.
 static inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+// As many rows as a vector has lanes, turned into columns.
+#if KILN_SIMD_LEVEL == 2
+static inline void transpose_square(F32 (&r)[16]) {
+  __m512 t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i].v, r[i + 1].v);
+    t[i + 1] = _mm512_unpackhi_ps(r[i].v, r[i + 1].v);
+  }
+  __m512 u[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 4) {
+    u[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = _mm512_shuffle_f32x4(u[i], u[i + 4], 0x88),
+                 b = _mm512_shuffle_f32x4(u[i], u[i + 4], 0xdd);
+    const __m512 c = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0x88),
+                 d = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0xdd);
+    r[i].v = _mm512_shuffle_f32x4(a, c, 0x88);
+    r[i + 8].v = _mm512_shuffle_f32x4(a, c, 0xdd);
+    r[i + 4].v = _mm512_shuffle_f32x4(b, d, 0x88);
+    r[i + 12].v = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+}
+#elif KILN_SIMD_LEVEL == 1
+static inline void transpose_square(F32 (&r)[8]) {
+  __m256 t[8], u[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i].v, r[i + 1].v);
+    t[i + 1] = _mm256_unpackhi_ps(r[i].v, r[i + 1].v);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {
+    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    r[i].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+    r[i + 4].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+  }
+}
+#else
+static inline void transpose_square(F32 (&r)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    for (int j = i + 1; j < 4; ++j) {
+      const float t = r[i].v[j];
+      r[i].v[j] = r[j].v[i];
+      r[j].v[i] = t;
+    }
+  }
+}
+#endif

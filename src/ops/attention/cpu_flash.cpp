@@ -8,107 +8,18 @@
 // What it bought over naive (AMD EPYC with AVX-512, two threads, 4 heads of 64, fp32, causal, T = 1024):
 // forward 102 -> 6.9 ms, backward 216 -> 14.7 ms.
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <type_traits>
 
-#include "ops/attention/attention.h"
+#include "device/cpu/amx.h"
+#include "ops/attention/cpu_flash_tiles.h"
 #include "ops/cpu_fused.h"
 
 namespace kiln {
 namespace {
 
-constexpr int64_t kFlashTile = 64;  // queries of a tile, and keys
-// The running maximum before any key: finite, so that a masked score of -Inf is e^-Inf = 0 and never
-// Inf - Inf.
-constexpr float kFlashLowest = std::numeric_limits<float>::lowest();
 // Work is cut into this many pieces at most, each with scratch of its own: a fixed amount of memory for any
 // number of threads.
 constexpr int64_t kSlots = 64;
-
-template <class T>
-struct FlashRows {
-  T* base;
-  int64_t stride;
-  FlashRows from(int64_t row) const { return {base + row * stride, stride}; }
-};
-
-// The rows of one head of a [B, T, heads*D] tensor.
-template <class T>
-FlashRows<T> head_rows(const Tensor& t, int64_t b, int64_t head, int64_t D) {
-  return {t.data<T>() + b * t.stride(0) + head * D, t.stride(1)};
-}
-
-int64_t padded_width(const AttentionProblem& p) { return (p.D + 15) / 16 * 16; }
-
-// Takes pieces of a slot's memory one after another; with a null base it only measures.
-class Carver {
- public:
-  explicit Carver(float* base) : base_(base) {}
-  float* take(int64_t floats) {
-    float* at = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += floats;
-    return at;
-  }
-  int64_t used() const { return used_; }
-
- private:
-  float* base_;
-  int64_t used_ = 0;
-};
-
-struct FlashForwardScratch {
-  int64_t Dp;
-  float *qt, *ot;             // [Dp][tile]: queries along the lanes
-  float *k, *v;               // [tile][Dp]
-  float* s;                   // [key][query]
-  float *top, *sum, *shrink;  // [tile]
-
-  FlashForwardScratch(const AttentionProblem& p, Carver& c) : Dp(padded_width(p)) {
-    for (float** tile : {&qt, &ot, &k, &v}) *tile = c.take(kFlashTile * Dp);
-    s = c.take(kFlashTile * kFlashTile);
-    for (float** row : {&top, &sum, &shrink}) *row = c.take(kFlashTile);
-  }
-};
-
-struct FlashBackwardScratch {
-  int64_t Dp;
-  float *q, *g;          // [tile][Dp]: queries (scaled) and dout
-  float *qt, *gt, *dqt;  // [Dp][tile]
-  float *k, *v;          // [tile][Dp]
-  float *s, *dp;         // [key][query]
-  float *lse, *delta;    // [tile]
-  float *dk, *dv;        // [Tk up to whole tiles][Dp], summed over the group's heads
-
-  FlashBackwardScratch(const AttentionProblem& p, Carver& c) : Dp(padded_width(p)) {
-    for (float** tile : {&q, &g, &qt, &gt, &dqt, &k, &v}) *tile = c.take(kFlashTile * Dp);
-    for (float** tile : {&s, &dp}) *tile = c.take(kFlashTile * kFlashTile);
-    for (float** row : {&lse, &delta}) *row = c.take(kFlashTile);
-    for (float** whole : {&dk, &dv}) *whole = c.take((p.Tk + kFlashTile - 1) / kFlashTile * kFlashTile * Dp);
-  }
-};
-
-template <class T>
-struct FlashForwardTile {
-  const AttentionProblem& p;
-  FlashRows<T> q;     // from the tile's first query on
-  FlashRows<T> k, v;  // from the first key on
-  FlashRows<T> o;
-  float* lse;
-  int64_t i0, rows;
-  const FlashForwardScratch& scratch;
-};
-
-template <class T>
-struct FlashBackwardTile {
-  const AttentionProblem& p;
-  FlashRows<T> q, o, dout, dq;
-  bool dq_wanted, dq_add;
-  FlashRows<T> k, v;
-  const float* lse;
-  float *dk, *dv;
-  int64_t i0, rows;
-  const FlashBackwardScratch& scratch;
-};
 
 int64_t query_tiles(const AttentionProblem& p) { return (p.Tq + kFlashTile - 1) / kFlashTile; }
 int64_t forward_tasks(const AttentionProblem& p) { return p.B * p.H * query_tiles(p); }
@@ -139,9 +50,25 @@ void for_tasks(RankContext& ctx, const AttentionProblem& p, int64_t tasks, const
 }
 
 template <class T>
+auto forward_tile_for(CpuIsa isa) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (isa >= CpuIsa::amx) return simd_avx512::forward_tile_amx;
+  }
+  return KILN_SIMD_PICK(isa, forward_tile<T>);
+}
+
+template <class T>
+auto backward_tile_for(CpuIsa isa) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (isa >= CpuIsa::amx) return simd_avx512::backward_tile_amx;
+  }
+  return KILN_SIMD_PICK(isa, backward_tile<T>);
+}
+
+template <class T>
 void forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
-  const auto tile = KILN_SIMD_PICK(ctx.traits().isa, forward_tile<T>);
+  const auto tile = forward_tile_for<T>(ctx.traits().isa);
   const int64_t tiles = query_tiles(p), heads = p.B * p.H;
   for_tasks<FlashForwardScratch>(
       ctx, p, forward_tasks(p), f.workspace, [&](int64_t task, const FlashForwardScratch& scratch) {
@@ -158,13 +85,14 @@ void forward(RankContext& ctx, const AttentionForward& f) {
 template <class T>
 void backward(RankContext& ctx, const AttentionBackward& a) {
   const AttentionProblem& p = a.p;
-  const auto tile = KILN_SIMD_PICK(ctx.traits().isa, backward_tile<T>);
+  const auto tile = backward_tile_for<T>(ctx.traits().isa);
   const auto write = KILN_SIMD_PICK(ctx.traits().isa, store_gradient<T>);
   for_tasks<FlashBackwardScratch>(
       ctx, p, backward_tasks(p), a.workspace, [&](int64_t task, const FlashBackwardScratch& scratch) {
         const int64_t b = task / p.Hkv, hkv = task % p.Hkv;
-        std::fill(scratch.dk, scratch.dk + p.Tk * scratch.Dp, 0.0f);
-        std::fill(scratch.dv, scratch.dv + p.Tk * scratch.Dp, 0.0f);
+        const int64_t sums = (p.Tk + kFlashTile - 1) / kFlashTile * kFlashTile * scratch.Dp;
+        std::fill(scratch.dk, scratch.dk + sums, 0.0f);
+        std::fill(scratch.dv, scratch.dv + sums, 0.0f);
         const auto k = head_rows<T>(a.k, b, hkv, p.D), v = head_rows<T>(a.v, b, hkv, p.D);
         for (int64_t h = hkv * p.group(); h < (hkv + 1) * p.group(); ++h) {
           const auto q = head_rows<T>(a.q, b, h, p.D), o = head_rows<T>(a.o, b, h, p.D),

@@ -185,6 +185,24 @@ static inline int64_t padded_lanes(int64_t rows) {
   return (rows + kBlockLanes - 1) / kBlockLanes * kBlockLanes;
 }
 
+// o = ot / sum, turned back into rows, and the logarithm of the sum. Takes the place of qt.
+template <class T>
+static void finish_forward(const FlashForwardTile<T>& t, float* ot) {
+  const AttentionProblem& p = t.p;
+  const FlashForwardScratch& w = t.scratch;
+  for (int64_t i = 0; i < kFlashTile; ++i) {
+    const bool sees = i < t.rows && p.visible(t.i0 + i) > 0;
+    if (i < t.rows) t.lse[i] = sees ? w.top[i] + std::log(w.sum[i]) : -INFINITY;
+    if (!sees) w.sum[i] = 1;  // its o is 0
+  }
+  for (int64_t c = 0; c < p.D; ++c) {
+    float* o = ot + c * kFlashTile;
+    for (int64_t i = 0; i < kFlashTile; i += F32::kWidth) store(o + i, load(o + i) / load(w.sum + i));
+  }
+  transpose(ot, w.Dp, kFlashTile, kFlashTile, w.Dp, w.qt);
+  store_tile(w.qt, t.rows, p.D, w.Dp, 1, false, t.o);
+}
+
 // One query tile of one head against all keys it sees.
 template <class T>
 static void forward_tile(const FlashForwardTile<T>& t) {
@@ -215,17 +233,7 @@ static void forward_tile(const FlashForwardTile<T>& t) {
     multiply_add({Dp, lanes, keys, w.v, 1, Dp, w.s, kFlashTile, w.ot, kFlashTile}, diagonal, Mask::lanes,
                  shift);
   }
-  for (int64_t i = 0; i < rows; ++i) {
-    const bool sees = p.visible(t.i0 + i) > 0;
-    t.lse[i] = sees ? w.top[i] + std::log(w.sum[i]) : -INFINITY;
-    if (!sees) w.sum[i] = 1;  // its o is 0
-  }
-  for (int64_t c = 0; c < p.D; ++c) {
-    float* o = w.ot + c * kFlashTile;
-    for (int64_t i = 0; i < lanes; i += F32::kWidth) store(o + i, load(o + i) / load(w.sum + i));
-  }
-  transpose(w.ot, Dp, kFlashTile, kFlashTile, Dp, w.k);
-  store_tile(w.k, rows, p.D, Dp, 1, false, t.o);
+  finish_forward(t, w.ot);
 }
 
 // P from the saved logarithm of the sum, and dS = P (dP - D), both in place.
@@ -290,3 +298,7 @@ static void store_gradient(const float* from, int64_t rows, int64_t D, int64_t D
                            FlashRows<T> to) {
   store_tile(from, rows, D, Dp, 1, add, to);
 }
+
+#if KILN_SIMD_LEVEL == 2
+#include "ops/attention/cpu_flash_amx_simd.h"
+#endif

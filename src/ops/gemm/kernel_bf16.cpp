@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "device/cpu/amx.h"
 #include "ops/gemm/gemm_kernel.h"
 
 #ifdef __clang__
@@ -192,20 +193,6 @@ void amx_pack_b(const PanelSource& s, int64_t count, int64_t depth, void* panels
     for (int64_t p = (depth + 1) / 2; p < padded / 2; ++p) std::memset(panel + p * kColumns, 0, kColumns * 4);
   }
 }
-
-struct alignas(64) TileConfig {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-
-// A constant in memory, not a local: g++ tells its optimiser that ldtilecfg reads 8 bytes, and the rest of a
-// local would never be written. Tiles without a shape fault at first use.
-constexpr TileConfig kTiles = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
-
-void amx_enter() { _tile_loadconfig(&kTiles); }
-
-void amx_leave() { _tile_release(); }
 
 // Tiles 0-3: C; 4, 5: A; 6, 7: B.
 void amx_multiply(int64_t depth, const void* a_panel, const void* b_panel, float* c, int64_t c_row,

@@ -41,68 +41,6 @@ static void multiply(int64_t depth, const void* a_panel, const void* b_panel, fl
 
 // --- packing: panel[k][0..Width) = source(i, k), widened to fp32
 
-#if KILN_SIMD_LEVEL == 2
-// Transposes 16 x 16: rows in, columns out.
-static inline void transpose(F32 (&r)[16]) {
-  __m512 t[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_ps(r[i].v, r[i + 1].v);
-    t[i + 1] = _mm512_unpackhi_ps(r[i].v, r[i + 1].v);
-  }
-  __m512 u[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; i += 4) {
-    u[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
-    u[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xee);
-    u[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    u[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < 4; ++i) {
-    const __m512 a = _mm512_shuffle_f32x4(u[i], u[i + 4], 0x88),
-                 b = _mm512_shuffle_f32x4(u[i], u[i + 4], 0xdd);
-    const __m512 c = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0x88),
-                 d = _mm512_shuffle_f32x4(u[i + 8], u[i + 12], 0xdd);
-    r[i].v = _mm512_shuffle_f32x4(a, c, 0x88);
-    r[i + 8].v = _mm512_shuffle_f32x4(a, c, 0xdd);
-    r[i + 4].v = _mm512_shuffle_f32x4(b, d, 0x88);
-    r[i + 12].v = _mm512_shuffle_f32x4(b, d, 0xdd);
-  }
-}
-#elif KILN_SIMD_LEVEL == 1
-static inline void transpose(F32 (&r)[8]) {
-  __m256 t[8], u[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm256_unpacklo_ps(r[i].v, r[i + 1].v);
-    t[i + 1] = _mm256_unpackhi_ps(r[i].v, r[i + 1].v);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 4) {
-    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; ++i) {
-    r[i].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-    r[i + 4].v = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
-  }
-}
-#else
-static inline void transpose(F32 (&r)[4]) {
-  for (int i = 0; i < 4; ++i) {
-    for (int j = i + 1; j < 4; ++j) {
-      const float t = r[i].v[j];
-      r[i].v[j] = r[j].v[i];
-      r[j].v[i] = t;
-    }
-  }
-}
-#endif
-
 // A panel may be narrower than a vector: then a whole vector is stored all the same, because the next step of
 // K overwrites what spilled into its place, and only the last step is cut to size. (Masked stores cost Zen 4
 // several times a plain one.)
@@ -130,7 +68,7 @@ static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t de
         F32 block[W];
 #pragma GCC unroll 16
         for (int r = 0; r < W; ++r) block[r] = load(src + (i + (r < rows ? r : 0)) * stride + k);
-        transpose(block);
+        transpose_square(block);
 #pragma GCC unroll 16
         for (int s = 0; s < W; ++s) store_step<Width>(panel, k + s, depth, i, block[s]);
       }
@@ -141,7 +79,7 @@ static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t de
       for (int r = 0; r < W; ++r) {
         block[r] = r < there ? load_some(src + (i + r) * stride + k, steps) : zero_vector();
       }
-      transpose(block);
+      transpose_square(block);
       for (int s = 0; s < steps; ++s) store_step<Width>(panel, k + s, depth, i, block[s]);
     }
   }

@@ -1,0 +1,168 @@
+// What flash attention's tiles work on, shared by the vector kernels and the AMX ones: where the rows of a
+// head lie, and each task's scratch.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/attention/attention.h"
+
+namespace kiln {
+
+inline constexpr int64_t kFlashTile = 64;  // queries of a tile, and keys
+// The running maximum before any key: finite, so that a masked score of -Inf is e^-Inf = 0 and never
+// Inf - Inf.
+inline constexpr float kFlashLowest = std::numeric_limits<float>::lowest();
+
+template <class T>
+struct FlashRows {
+  T* base;
+  int64_t stride;
+  FlashRows from(int64_t row) const { return {base + row * stride, stride}; }
+};
+
+// The rows of one head of a [B, T, heads*D] tensor.
+template <class T>
+FlashRows<T> head_rows(const Tensor& t, int64_t b, int64_t head, int64_t D) {
+  return {t.data<T>() + b * t.stride(0) + head * D, t.stride(1)};
+}
+
+// Whole vectors for fp32; for bf16 whole AMX tiles, on every CPU, so that the scratch is the same everywhere.
+inline int64_t padded_width(const AttentionProblem& p) {
+  const int64_t whole = p.dtype == DType::bf16 ? 32 : 16;
+  return (p.D + whole - 1) / whole * whole;
+}
+
+// Takes pieces of a slot's memory one after another; with a null base it only measures.
+class Carver {
+ public:
+  explicit Carver(float* base) : base_(base) {}
+  float* take(int64_t floats) {
+    float* at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += floats;
+    return at;
+  }
+  template <class T>
+  T* take_as(int64_t elements) {
+    return reinterpret_cast<T*>(take(elements * static_cast<int64_t>(sizeof(T)) / 4));
+  }
+  void take_up_to(int64_t used) { used_ = std::max(used_, used); }
+  int64_t used() const { return used_; }
+
+ private:
+  float* base_;
+  int64_t used_ = 0;
+};
+
+// A bf16 operand of an AMX product is either rows of bf16 or 32-bit pairs of neighbours along the summed
+// index.
+struct FlashForwardTiles {
+  uint16_t* rows;        // [tile][Dp]: k or v as they lie in memory
+  uint32_t* q_pairs;     // [Dp / 2][tile]: pairs of channels
+  uint32_t* v_pairs;     // [tile / 2][Dp]: pairs of keys
+  uint16_t* v_across;    // [Dp][tile]
+  uint32_t* prob_pairs;  // [tile / 2][tile]: pairs of keys
+  float *s, *ot;         // [key][query], [Dp][tile]
+
+  FlashForwardTiles(int64_t Dp, Carver& c)
+      : rows(c.take_as<uint16_t>(kFlashTile * Dp)),
+        q_pairs(c.take_as<uint32_t>(kFlashTile * Dp / 2)),
+        v_pairs(c.take_as<uint32_t>(kFlashTile * Dp / 2)),
+        v_across(c.take_as<uint16_t>(kFlashTile * Dp)),
+        prob_pairs(c.take_as<uint32_t>(kFlashTile * kFlashTile / 2)),
+        s(c.take(kFlashTile * kFlashTile)),
+        ot(c.take(kFlashTile * Dp)) {}
+};
+
+struct FlashBackwardTiles {
+  uint16_t *q, *g, *k, *v;      // [tile][Dp] rows; g is dout
+  uint32_t *q_pairs, *g_pairs;  // [Dp / 2][tile]: pairs of channels
+  uint32_t *q_down, *g_down;    // [tile / 2][Dp]: pairs of queries
+  uint32_t* k_pairs;            // [tile / 2][Dp]: pairs of keys
+  uint16_t* k_across;           // [Dp][tile]
+  uint16_t *prob, *ds;          // [key][query] rows
+  uint32_t* ds_pairs;           // [tile / 2][query]: pairs of keys
+  float *s, *dp, *dqt;          // [key][query] twice, [Dp][tile]
+
+  FlashBackwardTiles(int64_t Dp, Carver& c) {
+    for (uint16_t** rows : {&q, &g, &k, &v, &k_across}) *rows = c.take_as<uint16_t>(kFlashTile * Dp);
+    for (uint32_t** pairs : {&q_pairs, &g_pairs, &q_down, &g_down, &k_pairs})
+      *pairs = c.take_as<uint32_t>(kFlashTile * Dp / 2);
+    for (uint16_t** rows : {&prob, &ds}) *rows = c.take_as<uint16_t>(kFlashTile * kFlashTile);
+    ds_pairs = c.take_as<uint32_t>(kFlashTile * kFlashTile / 2);
+    for (float** tile : {&s, &dp}) *tile = c.take(kFlashTile * kFlashTile);
+    dqt = c.take(kFlashTile * Dp);
+  }
+};
+
+// The AMX kernels' scratch lies over the vector kernels': a tile is worked by one or the other. (A tile with
+// NaN under the mask changes from one to the other before the first has written anything that counts.)
+struct FlashForwardScratch {
+  int64_t Dp;
+  float *qt, *ot;             // [Dp][tile]: queries along the lanes
+  float *k, *v;               // [tile][Dp]
+  float* s;                   // [key][query]
+  float *top, *sum, *shrink;  // [tile]
+
+  FlashForwardTiles amx;
+
+  FlashForwardScratch(const AttentionProblem& p, Carver& c) : FlashForwardScratch(p, c, c) {}
+
+ private:
+  FlashForwardScratch(const AttentionProblem& p, Carver& c, Carver start)
+      : Dp(padded_width(p)), amx(Dp, start) {
+    for (float** tile : {&qt, &ot, &k, &v}) *tile = c.take(kFlashTile * Dp);
+    s = c.take(kFlashTile * kFlashTile);
+    if (p.dtype == DType::bf16) c.take_up_to(start.used());
+    for (float** row : {&top, &sum, &shrink}) *row = c.take(kFlashTile);  // of either kind
+  }
+};
+
+struct FlashBackwardScratch {
+  int64_t Dp;
+  float *q, *g;          // [tile][Dp]: queries (scaled) and dout
+  float *qt, *gt, *dqt;  // [Dp][tile]
+  float *k, *v;          // [tile][Dp]
+  float *s, *dp;         // [key][query]
+  float *lse, *delta;    // [tile]
+  float *dk, *dv;        // [Tk up to whole tiles][Dp], summed over the group's heads
+
+  FlashBackwardTiles amx;
+
+  FlashBackwardScratch(const AttentionProblem& p, Carver& c) : FlashBackwardScratch(p, c, c) {}
+
+ private:
+  FlashBackwardScratch(const AttentionProblem& p, Carver& c, Carver start)
+      : Dp(padded_width(p)), amx(Dp, start) {
+    for (float** tile : {&q, &g, &qt, &gt, &dqt, &k, &v}) *tile = c.take(kFlashTile * Dp);
+    for (float** tile : {&s, &dp}) *tile = c.take(kFlashTile * kFlashTile);
+    if (p.dtype == DType::bf16) c.take_up_to(start.used());
+    for (float** row : {&lse, &delta}) *row = c.take(kFlashTile);  // of either kind, and so are dk and dv
+    for (float** whole : {&dk, &dv}) *whole = c.take((p.Tk + kFlashTile - 1) / kFlashTile * kFlashTile * Dp);
+  }
+};
+
+template <class T>
+struct FlashForwardTile {
+  const AttentionProblem& p;
+  FlashRows<T> q;     // from the tile's first query on
+  FlashRows<T> k, v;  // from the first key on
+  FlashRows<T> o;
+  float* lse;
+  int64_t i0, rows;
+  const FlashForwardScratch& scratch;
+};
+
+template <class T>
+struct FlashBackwardTile {
+  const AttentionProblem& p;
+  FlashRows<T> q, o, dout, dq;
+  bool dq_wanted, dq_add;
+  FlashRows<T> k, v;
+  const float* lse;
+  float *dk, *dv;
+  int64_t i0, rows;
+  const FlashBackwardScratch& scratch;
+};
+
+}  // namespace kiln

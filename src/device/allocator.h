@@ -129,6 +129,7 @@ class Allocator {
   MemoryBlock* take_cached(MemoryPool& pool, std::size_t size);
   MemoryBlock* take_new_segment(MemoryPool& pool, std::size_t size);
   MemoryBlock* take_raw(MemoryPool& pool, std::size_t requested);
+  void release_raw(MemoryBlock* block);
   void split(MemoryBlock* block, std::size_t size);
   void give_back(MemoryBlock* block);
   MemoryBlock* coalesce(MemoryBlock* block);

@@ -142,6 +142,10 @@ void Allocator::give_back(MemoryBlock* block) {
   stats_.live_total -= block->size;
   notify(AllocEvent::Kind::free, block->tag, block->size, block->ptr);
   block->in_use = false;
+  if (mode_ == AllocMode::raw && !block->pool->is_private && capturing()) {
+    held_back_.push_back(block);  // its fences too: an event recorded in a capture is of no use outside it
+    return;
+  }
   fence(block);
   if (mode_ == AllocMode::raw) {
     if (block->pool->is_private) return;  // a captured graph still writes here; the pool frees it
@@ -202,7 +206,7 @@ void Allocator::release_cached() {
 }
 
 void Allocator::release_free_segments(MemoryPool& pool) {
-  if (mode_ == AllocMode::raw) return;
+  if (mode_ == AllocMode::raw || capturing()) return;
   for (auto it = pool.segments.begin(); it != pool.segments.end();) {
     auto here = it++;
     MemoryBlock* only = here->first;

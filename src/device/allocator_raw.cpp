@@ -61,6 +61,14 @@ void Allocator::release_raw(MemoryBlock* block) {
   release_segment(it, pool);
 }
 
+void Allocator::release_held_back() {
+  for (MemoryBlock* block : held_back_) {
+    fence(block);
+    release_raw(block);
+  }
+  held_back_.clear();
+}
+
 void check_guards(const MemorySegment& segment) {
   if (segment.first->ptr == segment.base) return;  // not a guarded allocation
   for (const std::byte* edge : {segment.base, segment.base + segment.size - kGuardBytes}) {

@@ -60,7 +60,8 @@ void Allocator::throw_out_of_memory(Bytes wanted, Tag tag) {
   throw Error(
       cat("[allocator] out of memory on ", name_of(backend_.traits().type), ": ", human(wanted),
           " wanted for ", name_of(tag), "; ", report_locked(), cap,
-          largest.empty() ? "" : cat("; largest: ", largest)),
+          largest.empty() ? "" : cat("; largest: ", largest),
+          capturing() ? "; a graph is being captured, until its end nothing cached is given back" : ""),
       "use a smaller batch or context, a lower precision, or recompute activations (block or nested)");
 }
 

@@ -66,6 +66,7 @@ PoolScope::PoolScope(PrivatePool& pool) : allocator_(pool.allocator_) {
 PoolScope::~PoolScope() {
   std::lock_guard lock(allocator_.mutex_);
   allocator_.current_pool_ = previous_;
+  if (!allocator_.capturing()) allocator_.release_held_back();
 }
 
 }  // namespace kiln

@@ -14,7 +14,9 @@ CUDA_ARCHS ?= 90a-real;80
 INSTALL := tools/install.sh
 # Only the chatter goes to stdout. The cache remembers options, so each run states them.
 CONFIGURE = cmake $(if $(WERROR),-DKILN_WERROR=ON,-DKILN_WERROR=OFF) >/dev/null --preset
-CONFIGURE_CUDA = $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"
+# Semicolons: of a && b && c bash -e forgives all but the last.
+BUILD_CUDA = $(INSTALL) build test cuda; $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"; \
+  cmake --build --preset cuda -j$(JOBS)
 CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
 
 # Sources as git sees them, new files included; without git, all there are.
@@ -34,14 +36,13 @@ build: ## the CPU program: build/kiln
 
 .PHONY: cuda
 cuda: ## the CUDA program: build-cuda/kiln (needs nvcc, no GPU)
-	@$(INSTALL) build test cuda
-	@$(CONFIGURE_CUDA)
-	@cmake --build --preset cuda -j$(JOBS)
+	@$(BUILD_CUDA)
 
+# BUILD_CUDA and not a second make: make runs a recipe that names it even under -n, which only shows.
 .PHONY: test
 test: ## build and run all tests; the CUDA build's where a GPU and nvcc are present
 	@if nvidia-smi -L >/dev/null 2>&1 && $(INSTALL) cuda 2>/dev/null; then \
-	  $(MAKE) cuda; echo "testing build-cuda (a GPU is present)"; cd build-cuda; \
+	  $(BUILD_CUDA); echo "testing build-cuda (a GPU is present)"; cd build-cuda; \
 	else \
 	  $(INSTALL) build test; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
 	fi; $(CTEST)

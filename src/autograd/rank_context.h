@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,6 +31,9 @@ struct RankOptions {
   std::optional<AllocMode> alloc_mode;  // default: KILN_ALLOC
   std::optional<CpuIsa> cpu_isa;        // default: KILN_CPU_ISA
   VariantChoice variants;
+  // A backend of one's own for `device`, to watch or to disturb what a rank asks of it; default:
+  // make_backend. Called on the rank's thread.
+  std::function<std::unique_ptr<Backend>()> backend;
 };
 
 class RankContext {

@@ -1,48 +1,10 @@
 #include "device/allocator.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string_view>
 
-#include "base/error.h"
 #include "device/memory_pool.h"
 
 namespace kiln {
-namespace {
-
-// AddressSanitizer watches both ends of an exact allocation better than canaries can.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kGuards = false;
-#else
-constexpr bool kGuards = true;
-#endif
-
-void check_guards(const MemorySegment& segment) {
-  if (segment.first->ptr == segment.base) return;  // not a guarded allocation
-  for (const std::byte* edge : {segment.base, segment.base + segment.size - kGuardBytes}) {
-    for (std::size_t i = 0; i < kGuardBytes; ++i) {
-      if (static_cast<unsigned char>(edge[i]) == kGuardByte) continue;
-      // A destructor cannot throw, and memory that is already overwritten must not be trained on.
-      std::fprintf(stderr, "kiln: a kernel wrote outside its %s buffer of %zu bytes (%s its bounds)\n",
-                   std::string(name_of(segment.first->tag)).c_str(), segment.first->requested,
-                   edge == segment.base ? "before" : "past");
-      std::abort();
-    }
-  }
-}
-
-}  // namespace
-
-AllocMode alloc_mode_from_environment() {
-  const char* text = std::getenv("KILN_ALLOC");
-  if (text == nullptr || *text == '\0' || std::string_view(text) == "caching") return AllocMode::caching;
-  if (std::string_view(text) == "raw") return AllocMode::raw;
-  throw Error(cat("KILN_ALLOC is '", text, "'"), "it takes 'caching' (the default) or 'raw'",
-              ErrorKind::usage);
-}
-
 void Buffer::reset() {
   MemoryBlock* b = block_;
   block_ = nullptr;
@@ -174,45 +136,20 @@ void Allocator::split(MemoryBlock* block, std::size_t size) {
   block->pool->free_list(block->segment->small).insert(rest);
 }
 
-MemoryBlock* Allocator::take_raw(MemoryPool& pool, std::size_t requested) {
-  const bool guarded = kGuards && backend_.host_readable();
-  const std::size_t room = std::max<std::size_t>(requested, 1) + (guarded ? 2 * kGuardBytes : 0);
-  if (room > cap_.value || stats_.reserved > cap_.value - room) return nullptr;
-  auto* base = static_cast<std::byte*>(backend_.allocate(room));
-  if (base == nullptr) return nullptr;
-  stats_.reserved += room;
-  stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  notify(AllocEvent::Kind::segment_alloc, Tag::workspace, room, base);
-  auto* block = new MemoryBlock;
-  pool.segments.push_back({base, room, false, block});
-  block->owner = this;
-  block->ptr = base;
-  if (guarded) {
-    block->ptr = base + kGuardBytes;
-    std::memset(base, kGuardByte, kGuardBytes);
-    std::memset(base + room - kGuardBytes, kGuardByte, kGuardBytes);
-  }
-  block->size = round_up(std::max<std::size_t>(requested, 1), kBlockRounding);
-  block->pool = &pool;
-  block->segment = &pool.segments.back();
-  return block;
-}
-
 void Allocator::give_back(MemoryBlock* block) {
   std::lock_guard lock(mutex_);
   stats_.live[block->tag] -= block->size;
   stats_.live_total -= block->size;
   notify(AllocEvent::Kind::free, block->tag, block->size, block->ptr);
   block->in_use = false;
+  if (mode_ == AllocMode::raw && !block->pool->is_private && capturing()) {
+    held_back_.push_back(block);  // its fences too: an event recorded in a capture is of no use outside it
+    return;
+  }
   fence(block);
   if (mode_ == AllocMode::raw) {
     if (block->pool->is_private) return;  // a captured graph still writes here; the pool frees it
-    wait_for_fences(block);
-    backend_.synchronize(compute_);  // the backend's free is immediate, queued work is not
-    MemoryPool& pool = *block->pool;
-    auto it = std::find_if(pool.segments.begin(), pool.segments.end(),
-                           [&](const MemorySegment& s) { return &s == block->segment; });
-    release_segment(it, pool);
+    release_raw(block);
     return;
   }
   block = coalesce(block);
@@ -269,7 +206,7 @@ void Allocator::release_cached() {
 }
 
 void Allocator::release_free_segments(MemoryPool& pool) {
-  if (mode_ == AllocMode::raw) return;
+  if (mode_ == AllocMode::raw || capturing()) return;
   for (auto it = pool.segments.begin(); it != pool.segments.end();) {
     auto here = it++;
     MemoryBlock* only = here->first;
@@ -291,131 +228,8 @@ void Allocator::release_segment(std::list<MemorySegment>::iterator segment, Memo
   pool.segments.erase(segment);
 }
 
-void Allocator::drop_pool(MemoryPool& pool) {
-  for (auto& segment : pool.segments) {
-    for (MemoryBlock* b = segment.first; b != nullptr; b = b->after) {
-      if (!pool.is_private) {
-        fence(b);  // those still in use; the others were fenced when they were freed
-        wait_for_fences(b);
-      }
-      // An event recorded in a capture cannot be waited for from outside; the graph joins its streams itself.
-      spare_events_.insert(spare_events_.end(), b->fences.begin(), b->fences.end());
-      b->fences.clear();
-    }
-  }
-  backend_.synchronize(compute_);
-  for (auto& segment : pool.segments) {
-    check_guards(segment);
-    MemoryBlock* next = nullptr;
-    for (MemoryBlock* b = segment.first; b != nullptr; b = next) {
-      next = b->after;
-      if (b->in_use) {
-        stats_.live[b->tag] -= b->size;
-        stats_.live_total -= b->size;
-        notify(AllocEvent::Kind::free, b->tag, b->size, b->ptr);
-        b->owner = nullptr;  // its last Buffer deletes the record
-      } else {
-        delete b;
-      }
-    }
-    stats_.reserved -= segment.size;
-    notify(AllocEvent::Kind::segment_free, Tag::workspace, segment.size, segment.base);
-    backend_.release(segment.base);
-  }
-  pool.segments.clear();
-  pool.free_small.clear();
-  pool.free_large.clear();
-}
-
-MemoryStats Allocator::stats() const {
-  std::lock_guard lock(mutex_);
-  return stats_;
-}
-
-void Allocator::reset_peaks() {
-  std::lock_guard lock(mutex_);
-  stats_.peak = stats_.live;
-  stats_.peak_total = stats_.live_total;
-  stats_.peak_reserved = stats_.reserved;
-}
-
-std::string Allocator::report() const {
-  std::lock_guard lock(mutex_);
-  return report_locked();
-}
-
-std::string Allocator::report_locked() const {
-  std::string s;
-  for (int i = 0; i < kTagCount; ++i) {
-    const Tag t = static_cast<Tag>(i);
-    if (stats_.live[t] != 0) s += cat(s.empty() ? "" : ", ", name_of(t), " ", human({stats_.live[t]}));
-  }
-  return cat("in use ", human({stats_.live_total}), s.empty() ? "" : cat(" (", s, ")"), ", reserved ",
-             human({stats_.reserved}));
-}
-
-std::string Allocator::largest_locked(int count) const {
-  std::vector<const MemoryBlock*> live;
-  auto collect = [&](const MemoryPool& pool) {
-    for (const MemorySegment& s : pool.segments) {
-      for (const MemoryBlock* b = s.first; b != nullptr; b = b->after) {
-        if (b->in_use) live.push_back(b);
-      }
-    }
-  };
-  collect(*shared_pool_);
-  for (const auto& p : private_pools_) collect(*p);
-  std::stable_sort(live.begin(), live.end(),
-                   [](const MemoryBlock* a, const MemoryBlock* b) { return a->size > b->size; });
-  std::string s;
-  for (std::size_t i = 0; i < live.size() && i < static_cast<std::size_t>(count); ++i) {
-    s += cat(i ? ", " : "", name_of(live[i]->tag), " ", human({live[i]->size}));
-  }
-  return s;
-}
-
-void Allocator::throw_out_of_memory(Bytes wanted, Tag tag) {
-  notify(AllocEvent::Kind::out_of_memory, tag, wanted.value, nullptr);
-  std::string cap = cap_.value == SIZE_MAX ? "" : cat(", limit ", human(cap_));
-  std::string largest = largest_locked(10);
-  throw Error(
-      cat("[allocator] out of memory on ", name_of(backend_.traits().type), ": ", human(wanted),
-          " wanted for ", name_of(tag), "; ", report_locked(), cap,
-          largest.empty() ? "" : cat("; largest: ", largest)),
-      "use a smaller batch or context, a lower precision, or recompute activations (block or nested)");
-}
-
 void Allocator::notify(AllocEvent::Kind kind, Tag tag, std::size_t bytes, const void* address) {
   for (AllocObserver* o : observers_) o->on_alloc_event({kind, tag, bytes, address});
-}
-
-PrivatePool::PrivatePool(Allocator& allocator) : allocator_(allocator) {
-  std::lock_guard lock(allocator.mutex_);
-  allocator.private_pools_.push_back(std::make_unique<MemoryPool>());
-  pool_ = allocator.private_pools_.back().get();
-  pool_->is_private = true;
-}
-
-PrivatePool::~PrivatePool() {
-  std::lock_guard lock(allocator_.mutex_);
-  allocator_.drop_pool(*pool_);
-  allocator_.private_pools_.remove_if([this](const auto& p) { return p.get() == pool_; });
-}
-
-void PrivatePool::clear() {
-  std::lock_guard lock(allocator_.mutex_);
-  allocator_.drop_pool(*pool_);
-}
-
-PoolScope::PoolScope(PrivatePool& pool) : allocator_(pool.allocator_) {
-  std::lock_guard lock(allocator_.mutex_);
-  previous_ = allocator_.current_pool_;
-  allocator_.current_pool_ = pool.pool_;
-}
-
-PoolScope::~PoolScope() {
-  std::lock_guard lock(allocator_.mutex_);
-  allocator_.current_pool_ = previous_;
 }
 
 }  // namespace kiln

@@ -112,7 +112,9 @@ class Allocator {
   void reset_peaks();
   std::string report() const;  // "in use: param 1.20 GiB, ...": for error messages and start-up tables
 
-  void release_cached();  // gives whole free segments of the shared pool back to the device
+  // Gives whole free segments of the shared pool back to the device. Nothing happens while a graph is
+  // captured.
+  void release_cached();
   void add_observer(AllocObserver* o) { observers_.push_back(o); }
   void remove_observer(AllocObserver* o) { std::erase(observers_, o); }
 
@@ -129,6 +131,8 @@ class Allocator {
   MemoryBlock* take_cached(MemoryPool& pool, std::size_t size);
   MemoryBlock* take_new_segment(MemoryPool& pool, std::size_t size);
   MemoryBlock* take_raw(MemoryPool& pool, std::size_t requested);
+  void release_raw(MemoryBlock* block);
+  void release_held_back();
   void split(MemoryBlock* block, std::size_t size);
   void give_back(MemoryBlock* block);
   MemoryBlock* coalesce(MemoryBlock* block);
@@ -137,6 +141,9 @@ class Allocator {
   void fence(MemoryBlock* block);
   void wait_for_fences(MemoryBlock* block);
   void drop_pool(MemoryPool& pool);
+  // The compute stream is being captured. The host must not wait for it, that would invalidate the capture;
+  // so nothing goes back to the device until it ends.
+  bool capturing() const { return current_pool_ != shared_pool_.get(); }
   void notify(AllocEvent::Kind kind, Tag tag, std::size_t bytes, const void* address);
   [[noreturn]] void throw_out_of_memory(Bytes wanted, Tag tag);
   std::string report_locked() const;
@@ -150,6 +157,7 @@ class Allocator {
   std::unique_ptr<MemoryPool> shared_pool_;
   std::list<std::unique_ptr<MemoryPool>> private_pools_;
   MemoryPool* current_pool_;
+  std::vector<MemoryBlock*> held_back_;  // raw blocks of the shared pool, freed during a capture
   std::vector<Event> spare_events_;
   std::vector<AllocObserver*> observers_;
   MemoryStats stats_;
@@ -175,7 +183,8 @@ class PrivatePool {
   MemoryPool* pool_;
 };
 
-// While it lives, the allocator allocates from the given pool.
+// While it lives, the allocator allocates from the given pool, and takes the compute stream for one that is
+// being captured. It must outlive the capture.
 class PoolScope {
  public:
   explicit PoolScope(PrivatePool& pool);

@@ -25,6 +25,8 @@ struct MemorySegment {
   MemoryBlock* first = nullptr;
 };
 
+void check_guards(const MemorySegment& segment);  // ends the program when a canary was overwritten
+
 struct SmallestFirst {  // best fit; equal sizes by place and not by address, which differs from run to run
   bool operator()(const MemoryBlock* a, const MemoryBlock* b) const {
     return a->size != b->size ? a->size < b->size : a->place < b->place;

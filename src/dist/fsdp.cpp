@@ -21,7 +21,7 @@ void FsdpStrategy::gather(Param& p) {
   if (s.users == 0) {
     const Tensor shard = params_->local_value(p);
     const Tensor full = ctx_.empty({p.padded}, shard.dtype(), Tag::comm);
-    comm_.all_gather(ctx_, shard, full).wait(ctx_);
+    comm_.all_gather(ctx_, shard, full, p.name).wait(ctx_);
     p.value = full.narrow(0, 0, p.shape.numel()).reshape(p.shape);
   }
   ++s.users;  // last: a gather that failed has no user
@@ -48,10 +48,10 @@ void FsdpStrategy::grad_ready(Param& p) {
   zero_untouched_rows(ctx_, p);
   const Tensor shard = params_->local_grad(p);
   if (!s.shard_written) {
-    comm_.reduce_scatter(ctx_, s.full_grad, shard).wait(ctx_);
+    comm_.reduce_scatter(ctx_, s.full_grad, shard, p.name).wait(ctx_);
   } else {
     const Tensor part = ctx_.empty(shard.shape(), shard.dtype(), Tag::comm);
-    comm_.reduce_scatter(ctx_, s.full_grad, part).wait(ctx_);
+    comm_.reduce_scatter(ctx_, s.full_grad, part, p.name).wait(ctx_);
     accumulate_grad(ctx_, {shard, true}, part);
   }
   s.shard_written = true;
@@ -72,7 +72,7 @@ void FsdpStrategy::reduce_scalars(const Tensor& scalars) {
   static_assert(offsetof(StepScalars, square_sum) == offsetof(StepScalars, loss) + sizeof(double));
   // Each rank has the loss of its tokens and the squares of its shards.
   const Tensor both = scalars.narrow(0, offsetof(StepScalars, loss), 2 * sizeof(double)).view_as(DType::f64);
-  comm_.all_reduce(ctx_, both).wait(ctx_);
+  comm_.all_reduce(ctx_, both, "loss and squares").wait(ctx_);
 }
 
 }  // namespace kiln

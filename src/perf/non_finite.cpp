@@ -9,7 +9,6 @@
 namespace kiln {
 namespace {
 
-// The flat index of the first non-finite element, or -1.
 template <class T>
 int64_t first_bad(RankContext& ctx, const Tensor& t, double& value) {
   const int64_t rows = t.shape().rows(), cols = t.shape().last();
@@ -28,12 +27,15 @@ int64_t first_bad(RankContext& ctx, const Tensor& t, double& value) {
 
 }  // namespace
 
+int64_t first_non_finite(RankContext& ctx, const Tensor& t, double& value) {
+  return with_float(t.dtype(), [&](auto zero) { return first_bad<decltype(zero)>(ctx, t, value); });
+}
+
 void NonFiniteFinder::on_op_end(RankContext& ctx, const OpEvent& e) {
   for (const NamedTensor& out : e.outputs) {
     if (!out.tensor.defined() || !is_float(out.tensor.dtype())) continue;
     double value = 0;
-    const int64_t at = with_float(
-        out.tensor.dtype(), [&](auto zero) { return first_bad<decltype(zero)>(ctx, out.tensor, value); });
+    const int64_t at = first_non_finite(ctx, out.tensor, value);
     if (at < 0) continue;
     throw Error(cat("[", e.op, "] ", e.variant, " ", e.pass == Pass::forward ? "forward" : "backward", " in ",
                     e.scope.empty() ? "the step" : e.scope, ": output '", out.name, "' ",

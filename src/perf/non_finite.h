@@ -7,6 +7,9 @@
 
 namespace kiln {
 
+// The flat index of the first element that is NaN or infinite, and its value; or -1. Reads all of it back.
+int64_t first_non_finite(RankContext& ctx, const Tensor& t, double& value);
+
 class NonFiniteFinder final : public OpObserver {
  public:
   // Throws Error naming op, variant, pass, scope, output and element.

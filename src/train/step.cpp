@@ -5,6 +5,7 @@
 namespace kiln {
 
 std::optional<StepScalars> TrainStep::run(std::span<const HostBatch> micro_batches, double lr) {
+  if (bad_) throw Error(*bad_);
   check_arguments(micro_batches, lr);
   try {
     queue(micro_batches, lr);
@@ -40,16 +41,21 @@ void TrainStep::micro_step(bool first) {
   ctx_.tape().backward(loss, loss_grad_);  // backward; hooks share gradients out as they complete
 }
 
-void TrainStep::update() {
+void TrainStep::sum_up() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
   square_sum(ctx_, model_.params().grads(), io_.scalars());
   strategy_.reduce_scalars(io_.scalars());
+}
+
+void TrainStep::update() {
+  sum_up();
   judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2);
   optimizer_.step(ctx_, io_.scalars());  // writes nothing if the verdict was bad
 }
 
 StepScalars TrainStep::finish() {
+  if (bad_) throw Error(*bad_);
   if (attempt_ == 0) throw Error("finish() before the first step: there is no result yet");
   const StepScalars last = io_.result(attempt_);
   check_finite(last);

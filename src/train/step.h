@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "dist/strategy.h"
 #include "model/llama.h"
@@ -26,8 +27,9 @@ class TrainStep {
   TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options);
 
   // Queues one step and returns the result of the one before it. When that one was not finite: runs it again
-  // eagerly, and throws naming the op; the weights are as they were before it. A step that throws for another
-  // reason (no memory, say) does not count: the next call begins it again.
+  // eagerly, and throws naming the op; the weights are as they were before it, and every later call throws
+  // the same. A step that throws for another reason (no memory, say) does not count: the next call begins it
+  // again.
   std::optional<StepScalars> run(std::span<const HostBatch> micro_batches, double lr);
   StepScalars finish();  // waits for the last step
 
@@ -37,12 +39,15 @@ class TrainStep {
  private:
   void queue(std::span<const HostBatch> micro_batches, double lr);
   void micro_step(bool first);
+  void sum_up();
   void update();
 
   static StepOptions checked(const StepOptions& options);
   void check_arguments(std::span<const HostBatch> micro_batches, double lr) const;
   void check_finite(const StepScalars& result);
+  Error explain(const StepScalars& result);
   void replay(int64_t attempt);
+  std::string bad_gradient();
   void forget_graphs();
 
   RankContext& ctx_;
@@ -55,6 +60,7 @@ class TrainStep {
   PrivatePool pool_;
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
   int64_t attempt_ = 0;                               // steps queued whole
+  std::optional<Error> bad_;  // thrown again by every later call: the ring will not hold that batch for long
 };
 
 }  // namespace kiln

@@ -1,5 +1,6 @@
 // What a step does when something is wrong: with its arguments, in the middle of it, or with its numbers.
 #include <cmath>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "base/on_exit.h"
@@ -39,16 +40,47 @@ void TrainStep::forget_graphs() {
 // The update of a bad step, and of every later one, wrote nothing: the weights are those it started from.
 void TrainStep::check_finite(const StepScalars& result) {
   if (result.bad_attempt == 0) return;
-  std::string culprit = "the step was finite when run again: suspect the hardware";
+  bad_ = explain(result);
+  ctx_.tape().reset();  // the replay may have ended in the middle of it
+  throw Error(*bad_);
+}
+
+// All ranks come here together, for the verdict is the same on all: they can meet in the replay's
+// collectives. A rank whose own op is to blame leaves it early and fails, which the others are told.
+Error TrainStep::explain(const StepScalars& result) {
+  auto error = [&](const std::string& culprit, const char* remedy) {
+    return Error(cat("step ", result.bad_attempt, " is not finite: ", culprit),
+                 cat("the weights are as step ", result.step, " left them; ", remedy));
+  };
   try {
     replay(result.bad_attempt);
   } catch (const Error& e) {
-    culprit = e.what();
+    return error(e.what(), "lower the learning rate or look at that batch");
   }
-  ctx_.tape().reset();  // the replay ended in the middle of it
-  throw Error(cat("step ", result.bad_attempt, " is not finite: ", culprit),
-              cat("the weights are as step ", result.step,
-                  " left them; lower the learning rate or look at that batch"));
+  StepScalars again;
+  ctx_.download(&again, io_.scalars());
+  if (std::isfinite(again.loss) && std::isfinite(again.square_sum)) {
+    return error("the step was finite when run again: suspect the hardware",
+                 "run it again on another device");
+  }
+  const bool alone = ctx_.world() == 1;
+  return error(
+      cat("every op ", alone ? "" : "on this rank ", "was finite, ",
+          alone ? "a sum over the step" : "the sum over ranks", " was not: loss ", again.loss,
+          ", sum of squared gradients ", again.square_sum, bad_gradient()),
+      "gradients this large overflow as they are added up: lower the learning rate, or look at what makes "
+      "them so large in that batch");
+}
+
+// The first element of this rank's summed gradients that is not finite; a shard may have none where another
+// has.
+std::string TrainStep::bad_gradient() {
+  for (const ParamSpan& span : model_.params().spans()) {
+    double value = 0;
+    const int64_t at = first_non_finite(ctx_, span.grad, value);
+    if (at >= 0) return cat("; the gradient of ", span.name, " holds ", value, " at element ", at);
+  }
+  return {};
 }
 
 // Throws at the first output that is not finite.
@@ -65,6 +97,7 @@ void TrainStep::replay(int64_t attempt) {
     strategy_.begin_micro_step(i + 1 == options_.micro_steps);
     micro_step(i == 0);
   }
+  sum_up();  // each op may be finite and their sum not
 }
 
 }  // namespace kiln

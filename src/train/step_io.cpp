@@ -6,27 +6,20 @@
 namespace kiln {
 
 StepIo::StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps)
-    : ctx_(ctx), size_(batch * context), slots_(kSlots) {
+    : ctx_(ctx), size_(batch * context) {
   tokens_ = ctx.empty({batch, context}, DType::i32, Tag::data);
   targets_ = ctx.empty({batch, context}, DType::i32, Tag::data);
   scalars_ = make_step_scalars(ctx);
   const std::size_t bytes =
       2 * sizeof(StepScalars) + static_cast<std::size_t>(2 * size_ * micro_steps) * sizeof(int32_t);
-  for (Slot& s : slots_) {
-    s.pinned = static_cast<std::byte*>(ctx.backend().allocate_pinned(bytes));
-    if (s.pinned == nullptr) throw Error(cat("no pinned host memory for ", human({bytes}), " of step input"));
-    std::memset(s.pinned, 0, bytes);
-    s.done = ctx.backend().make_event();
+  slots_.reserve(kSlots);
+  for (int i = 0; i < kSlots; ++i) {
+    slots_.push_back({PinnedMemory(ctx.backend(), {bytes}), OwnedEvent(ctx.backend())});
+    std::memset(slots_.back().pinned.data(), 0, bytes);
   }
 }
 
-StepIo::~StepIo() {
-  ctx_.synchronize();
-  for (Slot& s : slots_) {
-    if (s.pinned != nullptr) ctx_.backend().release_pinned(s.pinned);
-    ctx_.backend().destroy(s.done);
-  }
-}
+StepIo::~StepIo() { ctx_.synchronize(); }  // copies from and to the slots may still be queued
 
 void StepIo::begin(int64_t attempt, double lr) {
   if (open_) ctx_.synchronize();  // the step before broke off: its copies from a slot may still be queued

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/rank_context.h"
+#include "device/owned.h"
 #include "ops/step_scalars/step_scalars.h"
 
 namespace kiln {
@@ -39,9 +40,9 @@ class StepIo {
 
  private:
   struct Slot {
-    std::byte* pinned = nullptr;  // StepScalars in, StepScalars out, then micro_steps x {tokens, targets}
-    Event done;
-    StepScalars* in() const { return reinterpret_cast<StepScalars*>(pinned); }
+    PinnedMemory pinned;  // StepScalars in, StepScalars out, then micro_steps x {tokens, targets}
+    OwnedEvent done;
+    StepScalars* in() const { return reinterpret_cast<StepScalars*>(pinned.data()); }
     StepScalars* out() const { return in() + 1; }
     int32_t* batch(int micro_step, int64_t size) const {
       return reinterpret_cast<int32_t*>(out() + 1) + 2 * size * micro_step;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/on_exit.h"
 #include "base/units.h"
 #include "device/host_backend.h"
 
@@ -61,7 +62,21 @@ class FakeBackend : public HostBackend {
   }
   void wait(Stream s, Event e) override { log.push_back(cat(name(s), " waits for ", number(e.handle))); }
   void synchronize(Event e) override { log.push_back(cat("synchronize event ", number(e.handle))); }
-  void synchronize(Stream s) override { log.push_back(cat("synchronize ", name(s))); }
+  void synchronize(Stream s) override {
+    log.push_back(cat("synchronize ", name(s)));
+    EXPECT_FALSE(capturing) << "this would invalidate the capture";
+  }
+
+  bool can_capture() const override { return true; }
+  std::unique_ptr<DeviceGraph> capture(Stream, const std::function<void()>& work) override {
+    struct Nothing final : DeviceGraph {
+      void launch(Stream) override {}
+    };
+    capturing = true;
+    const OnExit over([&] { capturing = false; });
+    work();
+    return std::make_unique<Nothing>();
+  }
 
   static Stream stream(int n) { return {handle(n)}; }
   static Stream compute() { return stream(1); }
@@ -70,6 +85,7 @@ class FakeBackend : public HostBackend {
 
   std::vector<std::string> log;
   std::size_t room = SIZE_MAX;
+  bool capturing = false;
   int segments = 0, events_made = 0, events_alive = 0;
 
  private:

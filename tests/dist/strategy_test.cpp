@@ -107,6 +107,33 @@ TEST(Ddp, AWeightOnlyOneRankUsedIsSummedToo) {
   });
 }
 
+// Two weights of one size. Rank 0 reaches both, rank 1 only the one whose gradient comes second: the ranks
+// would sum one's gradient with the other's.
+TEST(Ddp, RanksThatReachDifferentWeightsAreTold) {
+  std::string said;
+  try {
+    run_thread_ranks(2, one_thread(), [](RankContext& ctx, Communicator& comm) {
+      ParamStore store;
+      Param &first = store.add("first", {3, 3}, {}), &second = store.add("second", {3, 3}, {});
+      store.materialize(ctx);
+      DdpStrategy ddp(ctx, comm);
+      ddp.attach(store);
+      store.begin_step();
+      ddp.begin_step();
+      const Tensor x = ctx.zeros({1, 3}, DType::f32), dy = ctx.zeros({1, 3}, DType::f32);
+      Tensor y = linear(ctx, ctx.tape().watch(x), first);
+      if (ctx.rank() == 0) y = linear(ctx, y, second);
+      ctx.tape().backward(y, dy);
+      ddp.finish_gradients();
+    });
+  } catch (const Error& e) {
+    said = e.what();
+  }
+  EXPECT_EQ(said,
+            "ranks disagree: rank 0 calls all_reduce of 16 fp32 (second), rank 1 calls all_reduce of 16 fp32 "
+            "(first)");
+}
+
 TEST(Fsdp, RowsNothingReachedAndPaddingAreZeroBeforeTheSum) {
   for (int micro_steps : {1, 2}) {
     run_thread_ranks(2, one_thread(), [&](RankContext& ctx, Communicator& comm) {

@@ -1,74 +1,17 @@
-// The step's own promises: what it refuses, what an error in the middle leaves behind, which batch a replay
-// runs, and that clipping, decay and split masters reach the weights.
+// The step's own promises: what it refuses, what an error in the middle leaves behind, and that clipping,
+// decay and split masters reach the weights. Steps whose numbers go bad: bad_step_test.cpp.
 #include "train/step.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
-#include "autograd/tape.h"
 #include "base/half.h"
 #include "support/gpu.h"
-#include "support/tiny_run.h"
+#include "train/trainer.h"
 
 namespace kiln {
 namespace {
-
-RankOptions one_thread(const Device& device) {
-  RankOptions o;
-  o.device = device;
-  o.threads = 1;
-  o.seed = 11;
-  return o;
-}
-
-// A model and its step.
-struct Trainer {
-  explicit Trainer(const TinyRun& r, const Device& device = Device::cpu())
-      : run(r), ctx(one_thread(device)), model(r.model) {
-    model.params().materialize(ctx, {r.precision, false});
-    step = std::make_unique<TrainStep>(ctx, model, plain, r.step);
-  }
-  ~Trainer() { ctx.tape().reset(); }
-
-  std::vector<TinyBatch> batches(int64_t number) const {
-    std::vector<TinyBatch> b;
-    b.reserve(static_cast<std::size_t>(run.step.micro_steps));
-    for (int i = 0; i < run.step.micro_steps; ++i)
-      b.push_back(tiny_batch(run, number * run.step.micro_steps + i));
-    return b;
-  }
-  std::optional<StepScalars> train(const std::vector<TinyBatch>& batches, double lr) {
-    std::vector<HostBatch> views;
-    views.reserve(batches.size());
-    for (const TinyBatch& b : batches) views.push_back(b.host());
-    return step->run(views, lr);
-  }
-  std::optional<StepScalars> train(int64_t number) { return train(batches(number), run.lr); }
-  std::vector<std::byte> weights() { return fetch_bytes(ctx, model.params().values()); }
-  std::vector<float> floats(const Tensor& t) {
-    std::vector<float> v(static_cast<std::size_t>(t.numel()));
-    ctx.download(v.data(), t);
-    return v;
-  }
-
-  TinyRun run;
-  RankContext ctx;
-  Llama model;
-  Strategy plain;
-  std::unique_ptr<TrainStep> step;
-};
-
-template <class F>
-std::string complaint(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(TrainStep, ImpossibleOptionsAreRefused) {
   auto with = [](auto change) {
@@ -131,51 +74,6 @@ TEST(TrainStep, AStepThatBreaksOffAnywhereCanBeRunAgain) {
       ASSERT_EQ(t.weights(), clean.weights()) << "allocation " << n << " of " << allocations;
     }
   }
-}
-
-// Each micro-step of each step in turn brings a token that is not in the vocabulary: only the replay of that
-// very batch finds it.
-TEST(TrainStep, AReplayRunsTheBatchesOfTheBadStep) {
-  TinyRun run;
-  run.step.micro_steps = 3;
-  for (int bad_step : {1, 2, 3, 4}) {
-    for (int bad_micro : {0, 1, 2}) {
-      for (bool late : {false, true}) {  // found by finish(), or by the step after
-        Trainer t(run);
-        for (int s = 1; s < bad_step; ++s) t.train(s);
-        const auto weights = t.weights();
-        auto batches = t.batches(bad_step);
-        batches[bad_micro].tokens[5] = 61;
-        t.train(batches, run.lr);
-        const std::string said =
-            complaint([&] { late ? (void)t.train(bad_step + 1) : (void)t.step->finish(); });
-        EXPECT_EQ(said.find(cat("step ", bad_step, " is not finite: [embedding]")), 0u) << said;
-        EXPECT_NE(said.find("element 120"), std::string::npos) << said;  // token 5 of 24 columns
-        EXPECT_EQ(t.weights(), weights);
-        EXPECT_TRUE(t.ctx.observers().empty()) << "the finder is still attached";
-        EXPECT_EQ(t.ctx.tape().size(), 0) << "the replay's activations are still held";
-      }
-    }
-  }
-}
-
-// A NaN that only a weight's gradient has: the second output of its op.
-TEST(TrainStep, ANanInAWeightsGradientAloneIsNamed) {
-  class Planter final : public OpObserver {
-    void on_op_end(RankContext&, const OpEvent& e) override {
-      if (e.op == "rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
-        e.outputs[1].tensor.data<float>()[3] = std::numeric_limits<float>::infinity();
-    }
-  };
-  Trainer t{TinyRun()};
-  Planter planter;
-  t.ctx.add_observer(&planter);
-  t.train(0);
-  EXPECT_EQ(
-      complaint([&] { t.step->finish(); }),
-      "step 1 is not finite: [rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] holds inf at "
-      "element 3");
-  EXPECT_EQ(t.ctx.tape().size(), 0) << "the replay's activations are still held";
 }
 
 double norm_of(const std::vector<float>& v) {

@@ -3,6 +3,8 @@
 // end.
 #pragma once
 
+#include <string_view>
+
 #include "autograd/rank_context.h"
 
 namespace kiln {
@@ -22,17 +24,19 @@ class CommHandle {
 };
 
 // Every rank calls the same collectives in the same order. Tensors are contiguous and flat. Sums run in rank
-// order in the accumulation type, so all ranks and all runs get the same bits.
+// order in the accumulation type, so all ranks and all runs get the same bits. `subject` says what the tensor
+// is, a parameter's name say: two of the same size are told apart by nothing else.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int world() const = 0;
-  virtual CommHandle all_reduce(RankContext& ctx, const Tensor& t) = 0;  // in place
-  virtual CommHandle all_gather(RankContext& ctx, const Tensor& shard,
-                                const Tensor& full) = 0;  // full: world shards
-  virtual CommHandle reduce_scatter(RankContext& ctx, const Tensor& full,
-                                    const Tensor& shard) = 0;  // shard: this rank's
+  virtual CommHandle all_reduce(RankContext& ctx, const Tensor& t,
+                                std::string_view subject = {}) = 0;  // in place
+  virtual CommHandle all_gather(RankContext& ctx, const Tensor& shard, const Tensor& full,
+                                std::string_view subject = {}) = 0;  // full: world shards
+  virtual CommHandle reduce_scatter(RankContext& ctx, const Tensor& full, const Tensor& shard,
+                                    std::string_view subject = {}) = 0;  // shard: this rank's
 };
 
 }  // namespace kiln

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "device/owned.h"
 #include "dist/comm/reduce_ranks.h"
 #include "dist/comm/thread_group.h"
 
@@ -8,52 +9,54 @@ namespace {
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(RankContext& ctx, ThreadGroup& group) : ctx_(ctx), group_(group) {
+  ThreadCommunicator(RankContext& ctx, ThreadGroup& group)
+      : ctx_(ctx),
+        group_(group),
+        queued_(ctx.backend()),
+        ready_(ctx.backend()),
+        done_(ctx.backend()),
+        finished_(ctx.backend()) {
     if (group.world() > kMaxThreadRanks)
       throw Error(cat("at most ", kMaxThreadRanks, " ranks can be threads of one process"));
-    queued_ = ctx.backend().make_event();
-    ready_ = ctx.backend().make_event();
-    done_ = ctx.backend().make_event();
-    finished_ = ctx.backend().make_event();
   }
-  ~ThreadCommunicator() override {
-    ctx_.backend().synchronize(ctx_.comm());
-    for (Event e : {queued_, ready_, done_, finished_}) ctx_.backend().destroy(e);
-  }
+  ~ThreadCommunicator() override { ctx_.backend().synchronize(ctx_.comm()); }
 
   int rank() const override { return ctx_.rank(); }
   int world() const override { return group_.world(); }
 
   // Each rank sums its chunk of the tensor, then everybody copies everybody's chunk.
-  CommHandle all_reduce(RankContext&, const Tensor& t) override {
+  CommHandle all_reduce(RankContext&, const Tensor& t, std::string_view subject) override {
     check(t, "all_reduce");
     const int64_t chunk = (t.numel() + world() - 1) / world();
     const Tensor mine = ctx_.empty({chunk}, t.dtype(), Tag::comm);
     mine.buffer().used_on(ctx_.comm());
     t.buffer().used_on(ctx_.comm());
     begin();
-    exchange("all_reduce", t, t.numel(), [&] { reduce_chunk(mine, t.numel(), chunk); });
-    exchange("all_reduce (gather)", mine, t.numel(), [&] { gather_chunks(t, chunk); });
+    exchange("all_reduce", subject, t, t.numel(), [&] { reduce_chunk(mine, t.numel(), chunk); });
+    exchange("all_reduce (gather)", subject, mine, t.numel(), [&] { gather_chunks(t, chunk); });
     return end();
   }
 
-  CommHandle all_gather(RankContext&, const Tensor& shard, const Tensor& full) override {
+  CommHandle all_gather(RankContext&, const Tensor& shard, const Tensor& full,
+                        std::string_view subject) override {
     check(shard, "all_gather");
     check_sizes("all_gather", shard, full);
     shard.buffer().used_on(ctx_.comm());
     full.buffer().used_on(ctx_.comm());
     begin();
-    exchange("all_gather", shard, shard.numel(), [&] { gather_chunks(full, shard.numel()); });
+    exchange("all_gather", subject, shard, shard.numel(), [&] { gather_chunks(full, shard.numel()); });
     return end();
   }
 
-  CommHandle reduce_scatter(RankContext&, const Tensor& full, const Tensor& shard) override {
+  CommHandle reduce_scatter(RankContext&, const Tensor& full, const Tensor& shard,
+                            std::string_view subject) override {
     check(full, "reduce_scatter");
     check_sizes("reduce_scatter", shard, full);
     shard.buffer().used_on(ctx_.comm());
     full.buffer().used_on(ctx_.comm());
     begin();
-    exchange("reduce_scatter", full, full.numel(), [&] { reduce_chunk(shard, full.numel(), shard.numel()); });
+    exchange("reduce_scatter", subject, full, full.numel(),
+             [&] { reduce_chunk(shard, full.numel(), shard.numel()); });
     return end();
   }
 
@@ -78,15 +81,31 @@ class ThreadCommunicator final : public Communicator {
   // All ranks publish `data`, run `share` (which may read every rank's data), and wait until all have read.
   // Events are recorded again only after a meeting that follows every wait on them.
   template <class Share>
-  void exchange(const char* collective, const Tensor& data, int64_t count, Share share) {
+  void exchange(const char* collective, std::string_view subject, const Tensor& data, int64_t count,
+                Share share) {
     Backend& b = ctx_.backend();
     b.record(ready_, ctx_.comm());
-    group_.meet(rank(), {collective, count, data.dtype(), data.raw(), ready_, done_});
-    for (int r = 0; r < world(); ++r) b.wait(ctx_.comm(), group_.post(r).ready);
-    share();
-    b.record(done_, ctx_.comm());
-    group_.meet(rank(), {collective, count, data.dtype(), data.raw(), ready_, done_});
+    const CommPost post{collective, std::string(subject), count, data.dtype(), data.raw(), ready_, done_};
+    group_.open(rank(), post);
+    try {
+      for (int r = 0; r < world(); ++r) b.wait(ctx_.comm(), group_.post(r).ready);
+      share();
+      b.record(done_, ctx_.comm());
+      group_.close(rank(), post);
+    } catch (const std::exception& e) {
+      finish_reading();
+      group_.abandon(rank(), e.what());
+      throw;
+    }
     for (int r = 0; r < world(); ++r) b.wait(ctx_.comm(), group_.post(r).done);
+  }
+
+  // What this rank has queued may read memory that its owner frees once all have left.
+  void finish_reading() {
+    try {
+      ctx_.backend().synchronize(ctx_.comm());
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the device is lost and reads nothing
+    }
   }
 
   CommHandle end() {
@@ -118,7 +137,7 @@ class ThreadCommunicator final : public Communicator {
 
   RankContext& ctx_;
   ThreadGroup& group_;
-  Event queued_, ready_, done_, finished_;
+  OwnedEvent queued_, ready_, done_, finished_;
 };
 
 }  // namespace

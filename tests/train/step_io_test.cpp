@@ -1,0 +1,58 @@
+// StepIo's slots: whatever fails while they are made, nothing of them stays behind.
+#include "train/step_io.h"
+
+#include <gtest/gtest.h>
+
+#include "support/watched_backend.h"
+
+namespace kiln {
+namespace {
+
+class FailingBackend final : public WatchedBackend {
+ public:
+  void* allocate_pinned(std::size_t bytes) override {
+    if (--pinned_left < 0) return nullptr;
+    return WatchedBackend::allocate_pinned(bytes);
+  }
+  Event make_event() override {
+    if (--events_left < 0) throw Error("no more events");
+    return WatchedBackend::make_event();
+  }
+  int pinned_left = 1000, events_left = 1000;
+};
+
+TEST(StepIo, SlotsMadeBeforeAFailureAreReleased) {
+  for (bool pinned : {false, true}) {
+    for (int good = 0; good < StepIo::kSlots; ++good) {
+      RankContext ctx(watched<FailingBackend>());
+      auto& backend = static_cast<FailingBackend&>(ctx.backend());
+      (pinned ? backend.pinned_left : backend.events_left) = good;
+      try {
+        StepIo io(ctx, 2, 8, 2);
+        FAIL() << "made with " << good;
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find(pinned ? "no pinned host memory" : "no more events"),
+                  std::string::npos)
+            << e.what();
+      }
+      EXPECT_EQ(backend.pinned_alive, 0);
+      EXPECT_EQ(backend.events_alive, 0);
+      EXPECT_EQ(ctx.allocator().stats().live_total, 0U);
+    }
+  }
+}
+
+TEST(StepIo, ReleasesItsSlotsAtTheEnd) {
+  RankContext ctx(watched());
+  auto& backend = static_cast<WatchedBackend&>(ctx.backend());
+  {
+    const StepIo io(ctx, 2, 8, 2);
+    EXPECT_EQ(backend.pinned_alive, StepIo::kSlots);
+    EXPECT_EQ(backend.events_alive, StepIo::kSlots);
+  }
+  EXPECT_EQ(backend.pinned_alive, 0);
+  EXPECT_EQ(backend.events_alive, 0);
+}
+
+}  // namespace
+}  // namespace kiln

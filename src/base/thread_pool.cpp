@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -47,10 +48,20 @@ struct ThreadPool::Scratch {
 
 ThreadPool::ThreadPool(int threads) : cpu_(static_cast<std::size_t>(std::max(1, threads))) {
   for (int i = 0; i < std::max(1, threads); ++i) scratch_.push_back(std::make_unique<Scratch>());
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(static_cast<std::size_t>(i)); });
+  workers_.reserve(cpu_.size());
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(static_cast<std::size_t>(i)); });
+  } catch (const std::system_error& e) {  // those that did start must end before their pool does
+    const std::size_t started = workers_.size() + 1;
+    stop();
+    throw Error(cat("only ", started, " of ", threads, " threads could be started: ", e.what(),
+                    "; use fewer, or raise the limit on processes (ulimit -u)"));
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -54,6 +54,7 @@ class ThreadPool {
   struct Job;
   struct Scratch;
   void work(std::size_t index);
+  void stop();
   void step_aside(std::size_t index);
   bool news_since(uint64_t seen) const;
   void run_chunks(Job& job);

@@ -49,12 +49,14 @@ inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c
 std::vector<OpCase> add_cases();
 std::vector<OpCase> add_rms_norm_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> batched_matmul_cases();
 std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> layer_norm_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> linear_cross_entropy_cases();
+std::vector<OpCase> masked_softmax_cases();
 std::vector<OpCase> rms_norm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> softmax_cases();

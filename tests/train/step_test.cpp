@@ -163,7 +163,7 @@ TEST(TrainStep, AReplayRunsTheBatchesOfTheBadStep) {
 TEST(TrainStep, ANanInAWeightsGradientAloneIsNamed) {
   class Planter final : public OpObserver {
     void on_op_end(RankContext&, const OpEvent& e) override {
-      if (e.op == "rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
+      if (e.op == "add_rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
         e.outputs[1].tensor.data<float>()[3] = std::numeric_limits<float>::infinity();
     }
   };
@@ -171,10 +171,10 @@ TEST(TrainStep, ANanInAWeightsGradientAloneIsNamed) {
   Planter planter;
   t.ctx.add_observer(&planter);
   t.train(0);
-  EXPECT_EQ(
-      complaint([&] { t.step->finish(); }),
-      "step 1 is not finite: [rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] holds inf at "
-      "element 3");
+  EXPECT_EQ(complaint([&] { t.step->finish(); }),
+            "step 1 is not finite: [add_rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] "
+            "holds inf at "
+            "element 3");
   EXPECT_EQ(t.ctx.tape().size(), 0) << "the replay's activations are still held";
 }
 

@@ -55,8 +55,8 @@ std::vector<OpBench> all_op_benches() {
                               linear_bench(),         linear_cross_entropy_bench(),
                               masked_softmax_bench(), rms_norm_bench(),
                               rope_bench(),           sgd_bench(),
-                              softmax_bench(),        swiglu_bench(),
-                              weighted_sum_bench()};
+                              softmax_bench(),        square_sum_bench(),
+                              swiglu_bench(),         weighted_sum_bench()};
   for (OpBench& bench : elementwise_benches()) all.push_back(std::move(bench));
   std::sort(all.begin(), all.end(), [](const OpBench& a, const OpBench& b) { return a.op < b.op; });
   return all;

@@ -66,6 +66,7 @@ OpBench rms_norm_bench();
 OpBench rope_bench();
 OpBench sgd_bench();
 OpBench softmax_bench();
+OpBench square_sum_bench();
 OpBench swiglu_bench();
 OpBench weighted_sum_bench();
 

@@ -2,15 +2,22 @@
 // tools/make_golden.py): every CPU variant, fp32, forward to 1e-5 and gradients to 1e-4 of the norm.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "ops/add/add.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
+#include "ops/batched_matmul/batched_matmul.h"
 #include "ops/cross_entropy/cross_entropy.h"
+#include "ops/elementwise/binary.h"
+#include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/unary.h"
 #include "ops/embedding/embedding.h"
 #include "ops/golden_file.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/masked_softmax/masked_softmax.h"
 #include "ops/op_list.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
@@ -35,8 +42,23 @@ struct GoldenOp {
 
 void PrintTo(const GoldenOp& g, std::ostream* os) { *os << g.op; }  // for GoogleTest
 
+const std::vector<std::pair<const char*, K>> kX = {{"x", K::activation}},
+                                             kPair = {{"a", K::activation}, {"b", K::activation}};
+
+// Calls of a function of one tensor, and of two.
+template <Tensor (*F)(RankContext&, const Tensor&, std::string_view)>
+Call of_x(const json&) {
+  return [](RankContext& ctx, Arguments in) { return F(ctx, in[0].tensor, {}); };
+}
+
+template <Tensor (*F)(RankContext&, const Tensor&, const Tensor&, std::string_view)>
+Call of_two(const json&) {
+  return [](RankContext& ctx, Arguments in) { return F(ctx, in[0].tensor, in[1].tensor, {}); };
+}
+
 const std::vector<GoldenOp>& golden_ops() {
   static const std::vector<GoldenOp> kOps = {
+      {"add", kPair, of_two<add>},
       {"add_rms_norm",
        {{"x", K::activation}, {"residual", K::activation}, {"weight", K::param}},
        [](const json& options) -> Call {
@@ -55,6 +77,17 @@ const std::vector<GoldenOp>& golden_ops() {
          o.scale = options.at("scale");
          return [o](RankContext& ctx, Arguments in) {
            return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
+         };
+       }},
+      {"batched_matmul", kPair,
+       [](const json& options) -> Call {
+         BatchedMatmulOptions o;
+         o.heads = options.at("heads");
+         o.b_heads = options.at("b_heads");
+         o.transpose_b = options.at("transpose_b");
+         o.y_in_columns = options.at("y_in_columns");
+         return [o](RankContext& ctx, Arguments in) {
+           return batched_matmul(ctx, in[0].tensor, in[1].tensor, o);
          };
        }},
       {"cross_entropy",
@@ -86,11 +119,21 @@ const std::vector<GoldenOp>& golden_ops() {
            return linear_cross_entropy(ctx, in[0].tensor, *in[1].param, in[2].tensor);
          };
        }},
-      {"relu",
-       {{"x", K::activation}},
-       [](const json&) -> Call {
-         return [](RankContext& ctx, Arguments in) { return relu(ctx, in[0].tensor); };
+      {"masked_softmax", kX,
+       [](const json& options) -> Call {
+         MaskedSoftmaxOptions o;
+         o.scale = options.at("scale");
+         o.causal = options.at("causal");
+         return [o](RankContext& ctx, Arguments in) { return masked_softmax(ctx, in[0].tensor, o); };
        }},
+      {"mul", kPair, of_two<mul>},
+      {"mul_columns",
+       {{"x", K::activation}, {"weight", K::param}},
+       [](const json&) -> Call {
+         return [](RankContext& ctx, Arguments in) { return mul_columns(ctx, in[0].tensor, *in[1].param); };
+       }},
+      {"mul_rows", {{"x", K::activation}, {"s", K::statistic}}, of_two<mul_rows>},
+      {"relu", kX, of_x<relu>},
       {"rms_norm",
        {{"x", K::activation}, {"weight", K::param}},
        [](const json& options) -> Call {
@@ -110,21 +153,24 @@ const std::vector<GoldenOp>& golden_ops() {
          };
        },
        true},
-      {"silu",
-       {{"x", K::activation}},
-       [](const json&) -> Call {
-         return [](RankContext& ctx, Arguments in) { return silu(ctx, in[0].tensor); };
+      {"row_mean", kX, of_x<row_mean>},
+      {"rsqrt", kX,
+       [](const json& options) -> Call {
+         return [eps = options.at("eps").get<double>()](RankContext& ctx, Arguments in) {
+           return rsqrt(ctx, in[0].tensor, eps);
+         };
        }},
-      {"softmax",
-       {{"x", K::activation}},
-       [](const json&) -> Call {
-         return [](RankContext& ctx, Arguments in) { return softmax(ctx, in[0].tensor); };
+      {"scale", kX,
+       [](const json& options) -> Call {
+         return [factor = options.at("factor").get<double>()](RankContext& ctx, Arguments in) {
+           return scale(ctx, in[0].tensor, factor);
+         };
        }},
-      {"swiglu",
-       {{"gate", K::activation}, {"up", K::activation}},
-       [](const json&) -> Call {
-         return [](RankContext& ctx, Arguments in) { return swiglu(ctx, in[0].tensor, in[1].tensor); };
-       }},
+      {"silu", kX, of_x<silu>},
+      {"softmax", kX, of_x<softmax>},
+      {"square", kX, of_x<square>},
+      {"sub", kPair, of_two<sub>},
+      {"swiglu", {{"gate", K::activation}, {"up", K::activation}}, of_two<swiglu>},
       {"weighted_sum",
        {{"x", K::activation}, {"weight", K::param}},
        [](const json&) -> Call {
@@ -189,6 +235,15 @@ TEST_P(Golden, MatchesPyTorch) {
 
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_ops()),
                          [](const auto& info) { return std::string(info.param.op); });
+
+// An op that is new to `kiln ops` needs a line above, or a test in golden_update_test.cpp.
+TEST(GoldenValues, EveryOpHasThem) {
+  std::set<std::string_view> checked = {"accumulate_loss", "adamw", "judge_step", "sgd", "square_sum"};
+  for (const GoldenOp& g : golden_ops()) checked.insert(g.op);
+  checked.insert("draw_weights");  // its numbers are our own generator's: tests/base/rng_test.cpp
+  for (const OpListing& op : list_ops())
+    EXPECT_EQ(checked.count(op.name), 1U) << op.name << " has no golden values: tools/make_golden.py";
+}
 
 }  // namespace
 }  // namespace kiln

@@ -1,4 +1,5 @@
-// Optimizers against values PyTorch computed (tests/golden, tools/make_golden.py).
+// Optimizers, and what a step does before them, against values PyTorch computed (tests/golden,
+// tools/make_golden.py).
 #include "ops/adamw/adamw.h"
 #include "ops/golden_file.h"
 #include "ops/sgd/sgd.h"
@@ -56,6 +57,66 @@ TEST(GoldenUpdate, Sgd) {
     const double momentum = o.at("momentum");
     sgd(ctx, w, Tensor(), g, momentum == 0 ? Tensor() : state[0], scalars, momentum, o.at("decay"), variant);
   });
+}
+
+// The step's record after `work` has run on it.
+template <class F>
+StepScalars record_after(RankContext& ctx, const StepScalars& before, F work) {
+  const Tensor scalars = make_step_scalars(ctx);
+  ctx.upload(scalars, &before);
+  work(scalars);
+  StepScalars after;
+  ctx.download(&after, scalars);
+  return after;
+}
+
+Tensor uploaded(RankContext& ctx, const std::vector<float>& values) {
+  Tensor t = ctx.empty({static_cast<int64_t>(values.size())}, DType::f32);
+  ctx.upload(t, values.data());
+  return t;
+}
+
+TEST(GoldenUpdate, AccumulateLoss) {
+  for (const json& page : read_cases("accumulate_loss")) {
+    RankContext ctx;
+    StepScalars s;
+    s.loss = 77;  // of the step before
+    std::vector<double> got;
+    for (double loss : numbers(page.at("inputs").at("losses"))) {
+      const Tensor one = uploaded(ctx, {static_cast<float>(loss)});
+      s = record_after(ctx, s, [&](const Tensor& scalars) {
+        accumulate_loss(ctx, one, scalars, got.empty(), page.at("options").at("weight"));
+      });
+      got.push_back(s.loss);
+    }
+    expect_near(got, numbers(page.at("outputs").at("loss")), kForward, page.at("name"));
+  }
+}
+
+TEST(GoldenUpdate, SquareSum) {
+  for (const json& page : read_cases("square_sum")) {
+    for (const char* variant : {"naive", "fused"}) {
+      RankContext ctx;
+      const Tensor grads = uploaded(ctx, page.at("inputs").at("grads").at("data").get<std::vector<float>>());
+      const StepScalars s =
+          record_after(ctx, {}, [&](const Tensor& scalars) { square_sum(ctx, grads, scalars, variant); });
+      expect_near({s.square_sum}, numbers(page.at("outputs").at("square_sum")), kForward,
+                  cat(page.at("name"), " ", variant));
+    }
+  }
+}
+
+TEST(GoldenUpdate, JudgeStep) {
+  for (const json& page : read_cases("judge_step")) {
+    RankContext ctx;
+    StepScalars before;
+    for (double g : numbers(page.at("inputs").at("grads"))) before.square_sum += g * g;
+    const StepScalars s = record_after(ctx, before, [&](const Tensor& scalars) {
+      judge_step(ctx, scalars, page.at("options").at("max_norm"), 0.9, 0.999);
+    });
+    expect_near({s.grad_norm}, numbers(page.at("outputs").at("norm")), kForward, page.at("name"));
+    expect_near({s.clip}, numbers(page.at("outputs").at("clip")), kForward, page.at("name"));
+  }
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ exactly. A file:
 
 Integers (token ids, targets, positions) are inputs with whole numbers and no gradient. Optimizers have no dout and no
 grads; their inputs are the first weights and the gradient of every step, their outputs the weights after every step.
+Nor have the sums and the norm of a step.
 """
 
 import argparse
@@ -142,8 +143,67 @@ def pointwise(op, function):
         yield differentiable(op, name, function, {"x": Draw(op, name).normal(*shape, scale=scale)})
 
 
+def pair(op, function):
+    for name, shape in [("1x1", (1, 1)), ("2x3x7", (2, 3, 7))]:
+        d = Draw(op, name)
+        yield differentiable(op, name, function, {"a": d.normal(*shape), "b": d.normal(*shape)})
+
+
+def add():
+    return pair("add", lambda a, b: a + b)
+
+
+def mul():
+    return pair("mul", lambda a, b: a * b)
+
+
+def sub():
+    return pair("sub", lambda a, b: a - b)
+
+
 def relu():
     return pointwise("relu", lambda x: F.relu(x))
+
+
+def square():
+    return pointwise("square", lambda x: x * x)
+
+
+def scale():
+    for name, shape, factor in [("5x7", (5, 7), -0.375), ("by_zero", (2, 3), 0.0)]:
+        x = Draw("scale", name).normal(*shape)
+        yield differentiable("scale", name, lambda x, f=factor: x * f, {"x": x}, {"factor": factor})
+
+
+def rsqrt():
+    """Of something positive, as a mean of squares is."""
+    for name, shape, eps in [("5x7", (5, 7), 0.25), ("small_eps", (3, 4), 1e-5)]:
+        x = Draw("rsqrt", name).normal(*shape).square().add(0.125).to(torch.float32).to(torch.float64)
+        yield differentiable("rsqrt", name, lambda x, e=eps: torch.rsqrt(x + e), {"x": x}, {"eps": eps})
+
+
+# A matrix and a vector: one value a row, or one a column.
+MATRICES = [("1x1", (1, 1)), ("3x5", (3, 5)), ("2x3x7", (2, 3, 7))]
+
+
+def row_mean():
+    for name, shape in MATRICES:
+        x = Draw("row_mean", name).normal(*shape)
+        yield differentiable("row_mean", name, lambda x: x.mean(-1), {"x": x})
+
+
+def mul_rows():
+    for name, shape in MATRICES:
+        d = Draw("mul_rows", name)
+        inputs = {"x": d.normal(*shape), "s": d.normal(*shape[:-1])}
+        yield differentiable("mul_rows", name, lambda x, s: x * s[..., None], inputs)
+
+
+def mul_columns():
+    for name, shape in MATRICES:
+        d = Draw("mul_columns", name)
+        inputs = {"x": d.normal(*shape), "weight": d.normal(shape[-1])}
+        yield differentiable("mul_columns", name, lambda x, weight: x * weight, inputs)
 
 
 def silu():
@@ -154,6 +214,62 @@ def softmax():
     for name, shape, scale in [("1x1", (1, 1), 1.0), ("2x3x17", (2, 3, 17), 1.0), ("large", (3, 9), 30.0)]:
         x = Draw("softmax", name).normal(*shape, scale=scale)
         yield differentiable("softmax", name, lambda x: torch.softmax(x, -1), {"x": x})
+
+
+def masked_softmax():
+    """Scores [..., Tq, Tk]; causal masks are aligned at the bottom right, and a query that sees no key gets zeros."""
+
+    def run(x, factor, causal):
+        tq, tk = x.shape[-2:]
+        blind = max(0, tq - tk) if causal else 0  # the first queries, which see nothing
+        hidden = torch.zeros(tq, tk, dtype=torch.bool)
+        if causal:
+            hidden = ~torch.ones(tq, tk, dtype=torch.bool).tril(tk - tq)
+        seen = (x * factor).masked_fill(hidden, -math.inf)[..., blind:, :]
+        return torch.cat([torch.zeros_like(x[..., :blind, :]), torch.softmax(seen, -1)], -2)
+
+    for name, shape, factor, causal in [
+        ("causal", (2, 4, 4), 1.0, True),
+        ("full_scaled", (3, 5), 0.25, False),
+        ("fewer_queries_than_keys", (2, 3, 7), 0.5, True),
+        ("more_queries_than_keys", (2, 5, 3), 2.0, True),
+    ]:
+        x = Draw("masked_softmax", name).normal(*shape)
+        call = lambda x, f=factor, c=causal: run(x, f, c)
+        yield differentiable("masked_softmax", name, call, {"x": x}, {"scale": factor, "causal": causal})
+
+
+def batched_matmul():
+    """a and b as [B, heads, rows, cols], or as [B, rows, heads*cols] where `in_columns`; neighbouring heads of a share
+    one of b."""
+
+    def stacked(t, heads, in_columns):
+        return t.reshape(t.shape[0], t.shape[1], heads, -1).transpose(1, 2) if in_columns else t
+
+    def run(a, b, o):
+        left = stacked(a, o["heads"], o["in_columns"])
+        right = stacked(b, o["b_heads"], o["in_columns"]).repeat_interleave(o["heads"] // o["b_heads"], dim=1)
+        y = torch.matmul(left, right.transpose(-1, -2) if o["transpose_b"] else right)
+        return y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1) if o["y_in_columns"] else y
+
+    for name, (batch, heads, b_heads, m, n, k), transpose_b, in_columns, y_in_columns in [
+        ("plain_batch", (2, 1, 1, 3, 4, 5), False, True, True),
+        ("stacked", (1, 2, 2, 3, 2, 4), False, False, False),
+        ("scores_of_grouped_heads", (1, 4, 2, 3, 5, 2), True, True, False),
+        ("values_of_one_shared_head", (2, 3, 1, 2, 3, 4), False, False, True),
+    ]:
+        d = Draw("batched_matmul", name)
+        b_rows, b_cols = (n, k) if transpose_b else (k, n)
+        shape = lambda h, rows, cols: (batch, rows, h * cols) if in_columns else (batch, h, rows, cols)
+        inputs = {"a": d.normal(*shape(heads, m, k)), "b": d.normal(*shape(b_heads, b_rows, b_cols))}
+        options = {
+            "heads": heads,
+            "b_heads": b_heads,
+            "transpose_b": transpose_b,
+            "in_columns": in_columns,
+            "y_in_columns": y_in_columns,
+        }
+        yield differentiable("batched_matmul", name, lambda a, b, o=options: run(a, b, o), inputs, options)
 
 
 def rope():
@@ -306,9 +422,47 @@ def sgd():
         yield optimizer_case("sgd", name, make, {"lr": 0.05, "momentum": momentum, "decay": decay})
 
 
+# What a step does besides: the loss of its micro-steps, the squares of its gradients, the norm and the clip factor.
+
+
+def accumulate_loss():
+    for name, count, weight in [("one", 1, 1.0), ("four_on_two_ranks", 4, 0.125)]:
+        losses = Draw("accumulate_loss", name).normal(count, shift=3.0)
+        yield {
+            "name": name,
+            "options": {"weight": weight},
+            "inputs": {"losses": losses},
+            "outputs": {"loss": torch.cumsum(losses * weight, 0)},  # after every micro-step
+        }
+
+
+def square_sum():
+    for name, count, scale in [("23", 23, 1.0), ("small_gradients", 117, 1e-3)]:
+        grads = Draw("square_sum", name).normal(count, scale=scale)
+        outputs = {"square_sum": torch.linalg.vector_norm(grads).square().reshape(1)}
+        yield {"name": name, "options": {}, "inputs": {"grads": grads}, "outputs": outputs}
+
+
+def judge_step():
+    for name, max_norm in [("clipped", 1.0), ("within", 1000.0)]:
+        leaf = torch.zeros(97, dtype=torch.float64, requires_grad=True)
+        grads = Draw("judge_step", name).normal(97)
+        leaf.grad = grads.clone()
+        norm = torch.nn.utils.clip_grad_norm_([leaf], max_norm)
+        clip = torch.linalg.vector_norm(leaf.grad) / norm  # PyTorch divides by norm + 1e-6
+        yield {
+            "name": name,
+            "options": {"max_norm": max_norm},
+            "inputs": {"grads": grads},
+            "outputs": {"norm": norm.reshape(1), "clip": clip.reshape(1)},
+        }
+
+
+# Every op of `kiln ops` but draw_weights, whose numbers are those of our own generator (tests/base/rng_test.cpp).
 OPS = [
-    adamw, add_rms_norm, attention, cross_entropy, embedding, layer_norm, linear, linear_cross_entropy,
-    relu, rms_norm, rope, sgd, silu, softmax, swiglu, weighted_sum,
+    accumulate_loss, adamw, add, add_rms_norm, attention, batched_matmul, cross_entropy, embedding, judge_step,
+    layer_norm, linear, linear_cross_entropy, masked_softmax, mul, mul_columns, mul_rows, relu, rms_norm, rope,
+    row_mean, rsqrt, scale, sgd, silu, softmax, square, square_sum, sub, swiglu, weighted_sum,
 ]  # fmt: skip
 
 

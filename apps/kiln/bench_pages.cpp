@@ -24,6 +24,8 @@ std::string digits(double x) {
 
 bool timed(const BenchRow& r) { return r.status == BenchRow::Status::timed; }
 
+constexpr const char* kCutNote = "results were checked at the smaller sizes named, not at this shape";
+
 std::string ceilings_line(const BenchReport& report) {
   std::string line = fmt::format("copy {} GB/s read+write", digits(giga(report.copy)));
   for (const NamedRate& f : report.flops)
@@ -37,12 +39,25 @@ std::string place(const BenchReport& report) {
                                 : fmt::format("{} ({})", report.device, report.device_name);
 }
 
-const std::vector<std::string> kHeader = {"pass", "variant", "rel error", "ms p50",   "p20",     "p80",
-                                          "GB/s", "GFLOP/s", "bound",     "of bound", "vs naive"};
+const std::vector<std::string> kHeader = {"pass",    "variant", "checked at", "rel error",
+                                          "ms p50",  "p20",     "p80",        "GB/s",
+                                          "GFLOP/s", "bound",   "of bound",   "vs naive"};
+
+bool checked_in_full(const BenchRow& r) { return r.checked_at == r.shape; }
+
+// "this size", or the sizes that were cut down for the check: "rows=64".
+std::string checked_at(const BenchRow& r) {
+  std::string cut;
+  for (const auto& [key, value] : r.checked_at.all()) {
+    if (value != r.shape[key]) cut += fmt::format("{}{}={}", cut.empty() ? "" : " ", key, value);
+  }
+  return cut.empty() ? "this size" : cut;
+}
 
 std::vector<std::string> cells(const BenchRow& r) {
   return {r.form,
           r.variant,
+          checked_at(r),
           fmt::format("{:.1e}", r.error),
           digits(ms(r.timing.p50)),
           digits(ms(r.timing.p20)),
@@ -66,9 +81,7 @@ std::vector<std::vector<const BenchRow*>> groups(const BenchReport& report) {
 }
 
 std::string title(const BenchReport& report, const BenchRow& first) {
-  std::string text = fmt::format("{}  {}  {}", report.op, first.shape.str(), name_of(first.dtype));
-  if (!(first.checked_at == first.shape)) text += fmt::format("  (checked at {})", first.checked_at.str());
-  return text;
+  return fmt::format("{}  {}  {}", report.op, first.shape.str(), name_of(first.dtype));
 }
 
 std::string aligned(const std::vector<std::vector<std::string>>& table) {
@@ -80,7 +93,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& table) {
   for (const auto& line : table) {
     std::string row = " ";
     for (std::size_t i = 0; i < line.size(); ++i)
-      row += i < 2 ? fmt::format(" {:<{}}", line[i], width[i]) : fmt::format("  {:>{}}", line[i], width[i]);
+      row += i < 3 ? fmt::format(" {:<{}}", line[i], width[i]) : fmt::format("  {:>{}}", line[i], width[i]);
     text += row + "\n";
   }
   return text;
@@ -121,6 +134,7 @@ ordered_json row_json(const BenchReport& report, const BenchRow& r) {
               {"relative_error", r.error},
               {"allowed_error", r.allowed},
               {"checked_shape", shape_json(r.checked_at)},
+              {"checked_at_full_shape", checked_in_full(r)},
               {"warmups", t.warmups},
               {"samples", t.samples.size()},
               {"unit", "ms"},
@@ -169,7 +183,10 @@ std::string bench_text(const BenchReport& report) {
                         variant_on(*r), r->reason);
       }
     }
-    if (table.size() > 1) text += aligned(table);
+    if (table.size() > 1) {
+      text += aligned(table);
+      if (!checked_in_full(*group.front())) text += fmt::format("  note     {}\n", kCutNote);
+    }
     text += remarks;
   }
   return text;
@@ -179,11 +196,14 @@ std::string bench_markdown(const BenchReport& report) {
   std::string text =
       fmt::format("{}; ceilings measured in the same process: {}.\n\n", place(report), ceilings_line(report));
   text += fmt::format("| shape | dtype | {} |\n|---|---|{}\n", fmt::join(kHeader, " | "),
-                      "---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|");
+                      "---|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|");
   for (const BenchRow& r : report.rows) {
     if (timed(r))
       text += fmt::format("| {} | {} | {} |\n", r.shape.str(), name_of(r.dtype), fmt::join(cells(r), " | "));
   }
+  if (std::any_of(report.rows.begin(), report.rows.end(),
+                  [](const BenchRow& r) { return timed(r) && !checked_in_full(r); }))
+    text += fmt::format("\nWhere `checked at` names sizes, {}.\n", kCutNote);
   for (const BenchRow& r : report.rows) {
     if (!timed(r))
       text += fmt::format("\n{} {} {}: {}\n", variant_on(r), r.shape.str(), name_of(r.dtype), r.reason);
@@ -195,7 +215,7 @@ std::string bench_csv(const BenchReport& report) {
   std::string text =
       "op,variant,device,dtype,shape,pass,samples,p50_ms,p20_ms,p80_ms,p95_ms,min_ms,mean_ms,std_ms,bytes,"
       "flops,"
-      "gb_per_s,gflop_per_s,bound,ceiling,ratio,relative_error,speedup_over_naive\n";
+      "gb_per_s,gflop_per_s,bound,ceiling,ratio,relative_error,checked_shape,speedup_over_naive\n";
   for (const BenchRow& r : report.rows) {
     if (!timed(r)) continue;
     const Timing& t = r.timing;
@@ -203,10 +223,10 @@ std::string bench_csv(const BenchReport& report) {
         fmt::format("{},{},{},{},\"{}\",{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},", report.op,
                     r.variant, r.device, name_of(r.dtype), r.shape.str(), r.form, t.samples.size(), ms(t.p50),
                     ms(t.p20), ms(t.p80), ms(t.p95), ms(t.min), ms(t.mean), ms(t.std));
-    text +=
-        fmt::format("{:.0f},{:.0f},{:.5g},{:.5g},{},{:.5g},{:.4f},{:.3e},{}\n", r.cost.bytes, r.cost.flops,
-                    giga(r.bytes_per_second()), giga(r.flops_per_second()), r.bound, giga(r.ceiling), r.ratio,
-                    r.error, r.speedup ? fmt::format("{:.4g}", *r.speedup) : "");
+    text += fmt::format("{:.0f},{:.0f},{:.5g},{:.5g},{},{:.5g},{:.4f},{:.3e},\"{}\",{}\n", r.cost.bytes,
+                        r.cost.flops, giga(r.bytes_per_second()), giga(r.flops_per_second()), r.bound,
+                        giga(r.ceiling), r.ratio, r.error, r.checked_at.str(),
+                        r.speedup ? fmt::format("{:.4g}", *r.speedup) : "");
   }
   return text;
 }

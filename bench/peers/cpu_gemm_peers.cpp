@@ -6,7 +6,8 @@
 // The libraries take turns within each round: a few calls each, after a pause in which the others' threads
 // stop spinning. Medians over all rounds. oneDNN's bf16 is tried in a child process first, because some
 // versions die of an illegal instruction where a virtual machine hides the tile palette; that is a row, not a
-// crash.
+// crash. All multiply the same matrices, and their results are compared first: a row in which one is wrong
+// says so, has no figures, and makes the program end with status 1.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <thread>
 
+#include "agreement.h"
 #include "autograd/tape.h"
 #include "device/cpu/isa.h"
 #include "op_cases/bench_case.h"
@@ -101,7 +103,8 @@ class KilnLinear {
       : ctx_(ctx), case_(c), setup_(ctx, c, data, dtype, form.wants), backward_(form.pass == Pass::backward) {
     begin();
     forward();
-    dy_ = ctx.zeros(y_.shape(), dtype);
+    const OpCase unit{c.op, "dy", {{"dy", CaseInput::Kind::activation, {y_.numel()}}}, {}};
+    dy_ = setup_.upload_gradients(y_, draw_repeating(unit, dtype, 2).inputs[0])[0];
   }
   ~KilnLinear() { begin(); }
   KilnLinear(const KilnLinear&) = delete;
@@ -113,12 +116,23 @@ class KilnLinear {
   }
   void call() { backward_ ? ctx_.tape().backward(y_, dy_) : forward(); }
 
+  const Tensor& x() const { return setup_.arguments()[0].tensor; }
+  const Tensor& weight() const { return setup_.arguments()[1].param->value; }
+  const Tensor& dy() const { return dy_; }
+  Tensor result() {  // of one call
+    prepare();
+    call();
+    if (!backward_) return y_;
+    const Param& w = *setup_.arguments()[1].param;
+    return w.trainable ? w.grad : ctx_.tape().grad(x());
+  }
+
  private:
   void begin() {
     y_ = {};
     setup_.begin_step();
   }
-  void forward() { y_ = case_.call(ctx_, setup_.arguments()); }
+  void forward() { y_ = case_.call(ctx_, setup_.arguments()).tensors[0]; }
 
   RankContext& ctx_;
   const OpCase& case_;
@@ -142,8 +156,9 @@ std::string against(const Entrant& ours, const Entrant& theirs) {
   return fmt::format("{:.2f}", summarize(theirs.seconds).p50 / summarize(ours.seconds).p50);
 }
 
-void run_dtype(RankContext& ctx, const Options& o, DType dtype, const std::string& onednn_died) {
-  VariantName variant;
+// False when a library's result was wrong: that row has no figures.
+bool run_dtype(RankContext& ctx, const Options& o, DType dtype, const std::string& onednn_died) {
+  bool all_right = true;
   const OpBench bench = linear_bench();
   const char* line = o.markdown ? "| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n"
                                 : "{:<16} {:<8} {:<5} {:>8} {:<9} {:>8} {:>9} {:>12} {:>14}\n";
@@ -158,51 +173,44 @@ void run_dtype(RankContext& ctx, const Options& o, DType dtype, const std::strin
     const BenchShape shape{{"rows", s.rows}, {"in", s.in}, {"out", s.out}};
     const OpCase c = bench.make(shape);
     const CaseData data = draw_repeating(c, dtype, 1);
-    auto matrix = [&](int64_t rows, int64_t cols, DType t) {  // ones: products stay finite and cost the same
-      Tensor m = ctx.zeros({rows, cols}, t);
-      with_float(t, [&](auto zero) {
-        using T = decltype(zero);
-        std::fill_n(m.data<T>(), m.numel(), static_cast<T>(1.0f));
-      });
-      return m;
-    };
-    const Tensor x = matrix(s.rows, s.in, dtype), w = matrix(s.out, s.in, dtype),
-                 dy = matrix(s.rows, s.out, dtype);
     for (const BenchForm& form : bench.forms) {
+      KilnLinear kiln(ctx, c, data, form, dtype);
       const int64_t most = std::max({s.rows * s.in, s.rows * s.out, s.out * s.in});
-      const Tensor out = ctx.zeros({most}, DType::f32);
-      const PeerProblem p = problem_of(s, form, dtype, x.raw(), w.raw(), dy.raw(), out.raw());
-      const auto onednn = onednn_died.empty() ? onednn_gemm(p) : nullptr;
-      const auto openblas = openblas_gemm(p);
+      const Tensor dnnl_out = ctx.zeros({most}, DType::f32), blas_out = ctx.zeros({most}, DType::f32);
+      auto problem = [&](void* out) {
+        return problem_of(s, form, dtype, kiln.x().raw(), kiln.weight().raw(), kiln.dy().raw(), out);
+      };
+      const auto onednn = onednn_died.empty() ? onednn_gemm(problem(dnnl_out.raw())) : nullptr;
+      const auto openblas = openblas_gemm(problem(blas_out.raw()));
       std::vector<Entrant> entrants(3);
       Entrant &ours = entrants[0], &dnnl = entrants[1], &blas = entrants[2];
-      ctx.add_observer(&variant);
-      std::unique_ptr<KilnLinear> kiln;
-      {  // a naive loop would take minutes: ask on meta which row it is
-        RankOptions mo;
-        mo.device = Device::meta();
-        RankContext meta(mo);
-        meta.add_observer(&variant);
-        CaseData nothing;
-        nothing.inputs.resize(c.inputs.size());
-        run_case(meta, c, nothing, dtype, {.backward = false});
-        meta.remove_observer(&variant);
-      }
-      if (variant.name == "naive" && s.flops() > 5e8) {
-        ours.absent = "naive takes too long";
-      } else {
-        kiln = std::make_unique<KilnLinear>(ctx, c, data, form, dtype);
-        ours.call = [&] { kiln->call(); };
-        ours.prepare = [&] { kiln->prepare(); };
-      }
-      ctx.remove_observer(&variant);
+      ours.call = [&] { kiln.call(); };
+      ours.prepare = [&] { kiln.prepare(); };
       onednn ? void(dnnl.call = [&] { onednn->run(); }) : void(dnnl.absent = "absent");
       openblas ? void(blas.call = [&] { openblas->run(); }) : void(blas.absent = "absent");
+
+      VariantName variant;
+      std::string off;
+      {
+        ctx.add_observer(&variant);
+        const Tensor result = kiln.result();
+        ctx.remove_observer(&variant);
+        std::vector<PeerResult> results = {{"kiln", result.raw()}};
+        if (onednn) onednn->run(), results.push_back({"oneDNN", dnnl_out.raw()});
+        if (openblas) openblas->run(), results.push_back({"OpenBLAS", blas_out.raw()});
+        off = disagreement(problem(nullptr), results);
+      }
+      if (!off.empty()) {
+        fmt::print("{} {} {}: WRONG, not timed: {}\n", s.str(), form.name, name_of(dtype), off);
+        all_right = false;
+        continue;
+      }
       race(entrants, s.flops());
       print(s.str(), form.name, name_of(dtype), rate(ours, s.flops()), variant.name, rate(dnnl, s.flops()),
             rate(blas, s.flops()), against(ours, dnnl), against(ours, blas));
     }
   }
+  return all_right;
 }
 
 // --- processes
@@ -275,12 +283,12 @@ int main_of(int argc, char** argv) {
   fmt::print("ceilings here: fp32 {:.0f}, bf16 {:.0f} GFLOP/s\n\n",
              ceilings.flops_for(DType::f32, ctx.traits().isa).all / 1e9,
              ceilings.flops_for(DType::bf16, ctx.traits().isa).all / 1e9);
-  run_dtype(ctx, o, DType::f32, "");
+  const bool f32_right = run_dtype(ctx, o, DType::f32, "");
   const std::string died = try_in_child("--probe-onednn-bf16");
   fmt::print("\n{}",
              died.empty() ? "" : fmt::format("oneDNN bf16, tried in a process of its own: {}\n", died));
-  run_dtype(ctx, o, DType::bf16, died);
-  return 0;
+  const bool bf16_right = run_dtype(ctx, o, DType::bf16, died);
+  return f32_right && bf16_right ? 0 : 1;
 }
 
 }  // namespace

@@ -42,14 +42,18 @@ void Tape::record(Node&& node, std::initializer_list<Tensor*> outputs) {
   nodes_.push_back(std::move(node));
 }
 
-void Tape::backward(Tensor output, Tensor grad, int floor) {
+void Tape::give_grad(const Tensor& output, Tensor grad) {
   const int32_t start = value_index(output);
   if (start < 0) {
     throw Error("backward from a tensor that depends on nothing that wants a gradient",
                 "was it computed in an earlier step, or inside a no-grad scope?");
   }
-  output = {};  // kept no longer than the nodes that need it
   hand_over(start, std::move(grad));
+}
+
+void Tape::backward(Tensor output, Tensor grad, int floor) {
+  give_grad(output, std::move(grad));
+  output = {};  // kept no longer than the nodes that need it
   while (size() > floor) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();

@@ -80,6 +80,9 @@ class Tape {
   // Appends `node` with its outputs, which thereby become values of the tape.
   void record(Node&& node, std::initializer_list<Tensor*> outputs);
 
+  // For a result of several parts: gives one of them its gradient, before backward() starts from another.
+  void give_grad(const Tensor& output, Tensor grad);
+
   // Runs backward from `output`, whose gradient is given (for a loss: a scalar on the device, such as 1/k),
   // until the tape is `floor` nodes long. Consumes what it runs.
   void backward(Tensor output, Tensor grad, int floor = 0);

@@ -4,6 +4,7 @@
 
 #include "autograd/tape.h"
 #include "ops/add/add.h"
+#include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
@@ -44,47 +45,65 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
 
 Tensor Block::forward(RankContext& ctx, const Tensor& x) const {
   ScopeGuard scope(ctx, scope_);
-  if (config_.recompute != Recompute::nested) return mlp_part(ctx, attention_part(ctx, x));
-  const Tensor h = recompute(ctx, x, [&ctx, this](const Tensor& t) { return attention_part(ctx, t); });
-  return recompute(ctx, h, [&ctx, this](const Tensor& t) { return mlp_part(ctx, t); });
+  if (config_.recompute == Recompute::nested) return forward_in_halves(ctx, x);
+  const float eps = config_.norm_eps;
+  Tensor a;  // [B, T, C], like all that passes between the halves
+  {
+    ScopeGuard attention(ctx, "attention");
+    a = attend(ctx, rms_norm(ctx, x, *attention_norm_, eps));
+  }
+  ScopeGuard half(ctx, "mlp");
+  const AddRmsNormResult h = add_rms_norm(ctx, x, a, *mlp_norm_, eps);
+  a = {};  // only the sum is needed from here on
+  return add(ctx, h.sum, mlp(ctx, h.normed));
 }
 
-Tensor Block::attention_part(RankContext& ctx, const Tensor& x) const {
-  ScopeGuard scope(ctx, "attention");
+// Each half by itself, so that either can be recomputed from its one input: the sum ends the first half, the
+// norm begins the second, and add_rms_norm would stand across the border.
+Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
+  const float eps = config_.norm_eps;
+  const Tensor h = recompute(ctx, x, [&ctx, this, eps](const Tensor& t) {
+    ScopeGuard half(ctx, "attention");
+    return add(ctx, t, attend(ctx, rms_norm(ctx, t, *attention_norm_, eps)));
+  });
+  return recompute(ctx, h, [&ctx, this, eps](const Tensor& t) {
+    ScopeGuard half(ctx, "mlp");
+    return add(ctx, t, mlp(ctx, rms_norm(ctx, t, *mlp_norm_, eps)));
+  });
+}
+
+Tensor Block::attend(RankContext& ctx, const Tensor& normed) const {
   const ModelConfig& c = config_;
   const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
-  const Tensor h = rms_norm(ctx, x, *attention_norm_, c.norm_eps);  // [B, T, C]
   const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
   Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
-    const auto qkv = split(ctx, linear(ctx, h, *qkv_), {Q, KV, KV});
+    const auto qkv = split(ctx, linear(ctx, normed, *qkv_), {Q, KV, KV});
     q = qkv[0], k = qkv[1], v = qkv[2];
   } else {
-    q = linear(ctx, h, ParamRef::view(*qkv_, 0));
-    k = linear(ctx, h, ParamRef::view(*qkv_, 1));
-    v = linear(ctx, h, ParamRef::view(*qkv_, 2));
+    q = linear(ctx, normed, ParamRef::view(*qkv_, 0));
+    k = linear(ctx, normed, ParamRef::view(*qkv_, 1));
+    v = linear(ctx, normed, ParamRef::view(*qkv_, 2));
   }
   // In place: nothing else reads the unturned q and k.
   const RopeResult turned =
       rope(ctx, q, k, {.heads = c.heads, .kv_heads = c.kv_heads, .theta = c.rope_theta, .in_place = true});
   const Tensor o = attention(ctx, turned.q, turned.k, v, options);  // [B, T, H D]
-  return add(ctx, x, linear(ctx, o, *out_));
+  return linear(ctx, o, *out_);
 }
 
-Tensor Block::mlp_part(RankContext& ctx, const Tensor& x) const {
-  ScopeGuard scope(ctx, "mlp");
+Tensor Block::mlp(RankContext& ctx, const Tensor& normed) const {
   const ModelConfig& c = config_;
-  const Tensor h = rms_norm(ctx, x, *mlp_norm_, c.norm_eps);  // [B, T, C]
-  Tensor a;                                                   // [B, T, F]
+  Tensor a;  // [B, T, F]
   if (c.fused_gate_up) {
-    const auto gate_up = split(ctx, linear(ctx, h, *gate_up_), {c.d_ff, c.d_ff});
+    const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {c.d_ff, c.d_ff});
     a = swiglu(ctx, gate_up[0], gate_up[1]);
   } else {
-    const Tensor gate = linear(ctx, h, ParamRef::view(*gate_up_, 0));
-    const Tensor up = linear(ctx, h, ParamRef::view(*gate_up_, 1));
+    const Tensor gate = linear(ctx, normed, ParamRef::view(*gate_up_, 0));
+    const Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
     a = swiglu(ctx, gate, up);
   }
-  return add(ctx, x, linear(ctx, a, *down_));
+  return linear(ctx, a, *down_);
 }
 
 }  // namespace kiln

@@ -1,4 +1,5 @@
-// One pre-norm transformer block: x += attention(norm(x)); x += mlp(norm(x)).
+// One pre-norm transformer block: x += attention(norm(x)); x += mlp(norm(x)). The first sum and the second
+// norm are one op.
 #pragma once
 
 #include "autograd/param_store.h"
@@ -15,8 +16,10 @@ class Block {
   Tensor forward(RankContext& ctx, const Tensor& x) const;
 
  private:
-  Tensor attention_part(RankContext& ctx, const Tensor& x) const;
-  Tensor mlp_part(RankContext& ctx, const Tensor& x) const;
+  // Each half without its norm and its residual connection: what stands between them in forward().
+  Tensor attend(RankContext& ctx, const Tensor& normed) const;
+  Tensor mlp(RankContext& ctx, const Tensor& normed) const;
+  Tensor forward_in_halves(RankContext& ctx, const Tensor& x) const;
 
   ModelConfig config_;
   std::string scope_;  // "layers.0"

@@ -12,6 +12,8 @@ namespace kiln {
 void check_tensor(RankContext& ctx, const char* op, const char* name, const Tensor& t, DType dtype);
 void check_float_tensor(RankContext& ctx, const char* op, const char* name, const Tensor& t);
 void check_shape(const char* op, const char* name, const Shape& got, const Shape& wanted);
+// A weight has one element for each column of x; `what` it is called, "weight" or "bias".
+void check_column_param(const char* op, const char* what, const ParamRef& p, const Tensor& x);
 // A weight has the dtype of the activations it meets.
 void check_param_dtype(const char* op, const ParamRef& p, const Tensor& weight, DType dtype);
 

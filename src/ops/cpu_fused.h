@@ -47,6 +47,31 @@ inline std::size_t partials_bytes(int64_t rows, int64_t cols) {
   return static_cast<std::size_t>(row_chunks(rows, cols).count * cols) * sizeof(float);
 }
 
+// Scratch of a row that sums one weight gradient this way.
+template <class Problem>
+std::size_t partials_workspace(const Problem& p, Pass pass) {
+  return pass == Pass::backward ? partials_bytes(p.rows, p.cols) : 0;
+}
+
+struct PartialSums {
+  float* data;  // null: there is nothing to sum
+  int64_t chunks;
+};
+
+// Calls f(partial, first row, last row) for each chunk of rows; `partial` is the chunk's `width` floats of
+// the workspace, or null where no sum is wanted.
+template <class F>
+PartialSums for_row_chunks(RankContext& ctx, int64_t rows, int64_t cols, int64_t width,
+                           const Tensor& workspace, bool wanted, F f) {
+  const RowChunks chunks = row_chunks(rows, cols);
+  const bool sum = wanted && chunks.count > 0;
+  float* partials = sum ? reinterpret_cast<float*>(workspace.raw()) : nullptr;
+  ctx.pool().parallel_for(rows, chunks.rows_per_chunk, [&](int64_t begin, int64_t end) {
+    f(sum ? partials + begin / chunks.rows_per_chunk * width : nullptr, begin, end);
+  });
+  return {partials, chunks.count};
+}
+
 // slot[c] = partials[0][c] + partials[1][c] + ..., or adds that; T is the dtype of the activations.
 template <class T>
 void sum_partials(RankContext& ctx, const float* partials, int64_t chunks, int64_t stride,

@@ -57,6 +57,12 @@ void check_shape(const char* op, const char* name, const Shape& got, const Shape
   if (got != wanted) fail(op, cat(name, " has shape ", got.str(), ", ", wanted.str(), " is needed"));
 }
 
+void check_column_param(const char* op, const char* what, const ParamRef& p, const Tensor& x) {
+  if (p.shape() == Shape{x.shape().last()}) return;
+  fail(op, cat(what, " ", p.param->name, " has ", p.shape().numel(), " elements, last axis of x ",
+               x.shape().str(), " is ", x.shape().last()));
+}
+
 void check_param_dtype(const char* op, const ParamRef& p, const Tensor& weight, DType dtype) {
   if (weight.dtype() != dtype) {
     fail(op, cat("weight ", p.param->name, " is ", name_of(weight.dtype()), ", x is ", name_of(dtype)));

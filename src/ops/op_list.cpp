@@ -9,6 +9,7 @@
 #include "ops/add/add.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
+#include "ops/batched_matmul/batched_matmul.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/draw_weights/draw_weights.h"
 #include "ops/elementwise/binary.h"
@@ -18,6 +19,7 @@
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/masked_softmax/masked_softmax.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/select.h"
@@ -85,6 +87,7 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<AddOp>(p),
       listing<AddRmsNormOp>(p),
       listing<AttentionOp>(p),
+      listing<BatchedMatmulOp>(p),
       listing<CrossEntropyOp>(p),
       listing<DrawWeightsOp>(p),
       listing<EmbeddingOp>(p),
@@ -92,6 +95,7 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<LayerNormOp>(p),
       listing<LinearOp>(p),
       listing<LinearCrossEntropyOp>(p),
+      listing<MaskedSoftmaxOp>(p),
       listing<MulOp>(p),
       listing<MulColumnsOp>(p),
       listing<MulRowsOp>(p),

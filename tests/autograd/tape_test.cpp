@@ -11,6 +11,7 @@
 #include "autograd/param_store.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
+#include "ops/elementwise/binary.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
@@ -49,6 +50,15 @@ TEST_F(TapeTest, GradientsOfAValueUsedTwiceAdd) {
   const Tensor y = add(ctx, add(ctx, x, x), x);
   ctx.tape().backward(y, make({1, 3}, {1, 10, 100}));
   EXPECT_EQ(read(ctx.tape().grad(x)), (std::vector<float>{3, 30, 300}));
+}
+
+TEST_F(TapeTest, EveryPartOfAResultMayBringAGradient) {
+  const Tensor x = ctx.tape().watch(make({1, 2}, {1, 2})), z = make({1, 2}, {3, 5});
+  const Tensor a = add(ctx, x, z), b = mul(ctx, x, z);
+  ctx.tape().give_grad(b, make({1, 2}, {1, 10}));
+  ctx.tape().backward(a, make({1, 2}, {100, 1000}));
+  EXPECT_EQ(read(ctx.tape().grad(x)), (std::vector<float>{103, 1050}));
+  EXPECT_THROW(ctx.tape().give_grad(z, ones({1, 2})), Error);
 }
 
 TEST_F(TapeTest, PassedOnGradientsAreSharedAndNotOverwritten) {

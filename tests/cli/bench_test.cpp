@@ -102,6 +102,47 @@ TEST(BenchOp, ChecksThenTimesAndStatesABound) {
   }
 }
 
+// Both outputs get a gradient, so that backward is all of it.
+TEST(BenchOp, OpsWithTwoOutputsAreTimedBothWays) {
+  for (const char* op : {"rope", "add_rms_norm"}) {
+    BenchOpRequest request = small_request(op);
+    request.variants = {"naive"};
+    const BenchReport report = bench_op(request, [](const std::string&) {});
+    ASSERT_FALSE(report.any_wrong());
+    std::vector<std::string> passes;
+    for (const BenchRow& r : report.rows) {
+      if (r.status != BenchRow::Status::timed) continue;
+      passes.push_back(r.form);
+      EXPECT_GT(r.cost.bytes, 0);
+    }
+    EXPECT_EQ(passes, (std::vector<std::string>{"forward", "backward"})) << op;
+  }
+}
+
+TEST(BenchOp, ACheckOnCutDownSizesSaysSo) {
+  BenchReport report;
+  report.op = "add";
+  report.device = "cpu";
+  BenchRow row;
+  row.variant = "fused";
+  row.device = "cpu";
+  row.form = "forward";
+  row.timing = summarize({1e-3, 1e-3});
+  row.shape = row.checked_at = BenchShape{{"rows", 8192}, {"cols", 16}};
+  report.rows = {row};
+  auto json_row = [&] { return nlohmann::json::parse(bench_json(report)).at("rows").at(0); };
+  EXPECT_NE(bench_text(report).find("this size"), std::string::npos) << bench_text(report);
+  EXPECT_EQ(bench_text(report).find("not at this shape"), std::string::npos) << bench_text(report);
+  EXPECT_TRUE(json_row().at("checked_at_full_shape"));
+  report.rows[0].checked_at.set("rows", 64);
+  EXPECT_NE(bench_text(report).find(" rows=64 "), std::string::npos) << bench_text(report);
+  EXPECT_NE(bench_text(report).find("not at this shape"), std::string::npos) << bench_text(report);
+  EXPECT_NE(bench_markdown(report).find("| rows=64 |"), std::string::npos) << bench_markdown(report);
+  EXPECT_NE(bench_csv(report).find("\"rows=64,cols=16\""), std::string::npos) << bench_csv(report);
+  EXPECT_FALSE(json_row().at("checked_at_full_shape"));
+  EXPECT_EQ(json_row().at("checked_shape").at("rows"), 64);
+}
+
 TEST(BenchOp, AWrongRowIsShownAndNotStored) {
   BenchReport report;
   report.op = "add";

@@ -48,11 +48,15 @@ BenchShape OpBench::check_shape(BenchShape shape) const {
 }
 
 std::vector<OpBench> all_op_benches() {
-  std::vector<OpBench> all = {adamw_bench(),      add_bench(),           add_rms_norm_bench(),
-                              attention_bench(),  cross_entropy_bench(), embedding_bench(),
-                              layer_norm_bench(), linear_bench(),        linear_cross_entropy_bench(),
-                              rms_norm_bench(),   rope_bench(),          sgd_bench(),
-                              softmax_bench(),    swiglu_bench(),        weighted_sum_bench()};
+  std::vector<OpBench> all = {adamw_bench(),          add_bench(),
+                              add_rms_norm_bench(),   attention_bench(),
+                              batched_matmul_bench(), cross_entropy_bench(),
+                              embedding_bench(),      layer_norm_bench(),
+                              linear_bench(),         linear_cross_entropy_bench(),
+                              masked_softmax_bench(), rms_norm_bench(),
+                              rope_bench(),           sgd_bench(),
+                              softmax_bench(),        square_sum_bench(),
+                              swiglu_bench(),         weighted_sum_bench()};
   for (OpBench& bench : elementwise_benches()) all.push_back(std::move(bench));
   std::sort(all.begin(), all.end(), [](const OpBench& a, const OpBench& b) { return a.op < b.op; });
   return all;

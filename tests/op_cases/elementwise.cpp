@@ -50,13 +50,11 @@ std::vector<OpCase> elementwise_cases() {
         {"row_mean", name, {{"x", K::activation, x, 1, padding}}, [](RankContext& ctx, Arguments in) {
            return row_mean(ctx, in[0].tensor);
          }});
-    // The factors per row are statistics: they come from an op that makes some.
-    cases.push_back({"mul_rows",
-                     name,
-                     {{"x", K::activation, x, 1, padding}, {"z", K::activation, x}},
-                     [](RankContext& ctx, Arguments in) {
-                       return mul_rows(ctx, in[0].tensor, row_mean(ctx, in[1].tensor));
-                     }});
+    cases.push_back(
+        {"mul_rows",
+         name,
+         {{"x", K::activation, x, 1, padding}, {"s", K::statistic, row_shape(x)}},
+         [](RankContext& ctx, Arguments in) { return mul_rows(ctx, in[0].tensor, in[1].tensor); }});
     cases.push_back(
         {"mul_columns",
          name,
@@ -80,28 +78,25 @@ std::vector<OpBench> elementwise_benches() {
     K kind;
     bool absolute = false;
   };
-  // Parameters are one row long, state one column.
-  auto one = [&](const char* op, std::vector<Input> inputs, Call call, bool backward = true) {
+  // Parameters are one row long, statistics one column.
+  auto one = [&](const char* op, std::vector<Input> inputs, Call call) {
     OpBench b{op, {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [=](const BenchShape& s) {
                 OpCase c{op, s.str(), {}, call};
                 for (const Input& in : inputs) {
                   CaseInput input{in.name, in.kind, {s["rows"], s["cols"]}};
                   if (in.kind == K::param) input.shape = {s["cols"]};
-                  if (in.kind == K::state) input.shape = {s["rows"]};
+                  if (in.kind == K::statistic) input.shape = {s["rows"]};
                   input.absolute = in.absolute;
                   c.inputs.push_back(input);
                 }
                 return c;
               }};
-    if (!backward) b.forms = {{"forward", Pass::forward}};
     benches.push_back(std::move(b));
   };
   using Arguments = std::span<const CaseArgument>;
   const Input x{"x", K::activation}, a{"a", K::activation}, b{"b", K::activation};
   one("mul", {a, b}, [](RankContext& ctx, Arguments in) { return mul(ctx, in[0].tensor, in[1].tensor); });
-  one(
-      "sub", {a, b}, [](RankContext& ctx, Arguments in) { return sub(ctx, in[0].tensor, in[1].tensor); },
-      false);
+  one("sub", {a, b}, [](RankContext& ctx, Arguments in) { return sub(ctx, in[0].tensor, in[1].tensor); });
   one("relu", {x}, [](RankContext& ctx, Arguments in) { return relu(ctx, in[0].tensor); });
   one("silu", {x}, [](RankContext& ctx, Arguments in) { return silu(ctx, in[0].tensor); });
   one("square", {x}, [](RankContext& ctx, Arguments in) { return square(ctx, in[0].tensor); });
@@ -109,9 +104,8 @@ std::vector<OpBench> elementwise_benches() {
   one("rsqrt", {{"x", K::activation, true}},
       [](RankContext& ctx, Arguments in) { return rsqrt(ctx, in[0].tensor, 0.25); });
   one("row_mean", {x}, [](RankContext& ctx, Arguments in) { return row_mean(ctx, in[0].tensor); });
-  one(
-      "mul_rows", {x, {"s", K::state}},
-      [](RankContext& ctx, Arguments in) { return mul_rows(ctx, in[0].tensor, in[1].tensor); }, false);
+  one("mul_rows", {x, {"s", K::statistic}},
+      [](RankContext& ctx, Arguments in) { return mul_rows(ctx, in[0].tensor, in[1].tensor); });
   one("mul_columns", {x, {"weight", K::param}},
       [](RankContext& ctx, Arguments in) { return mul_columns(ctx, in[0].tensor, *in[1].param); });
   return benches;

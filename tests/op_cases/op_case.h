@@ -10,6 +10,7 @@
 
 #include "autograd/param.h"
 #include "autograd/rank_context.h"
+#include "base/small_vector.h"
 
 namespace kiln {
 
@@ -18,8 +19,9 @@ struct CaseInput {
     activation,
     param,
     ids,
-    state,     // an optimizer's: in the statistics dtype, without a gradient
-    low_half,  // of split weights: int16 zeros for bf16, no tensor at all for other dtypes
+    statistic,  // one value a row, say: an activation in the statistics dtype
+    state,      // an optimizer's: in the statistics dtype, without a gradient
+    low_half,   // of split weights: int16 zeros for bf16, no tensor at all for other dtypes
   };
   const char* name;
   Kind kind;
@@ -37,11 +39,25 @@ struct CaseArgument {
   Param* param = nullptr;
 };
 
+// What a case's call gives: a tensor, or several, whose elements then stand one after the other.
+struct CaseOutputs {
+  SmallVector<Tensor, 2> tensors;
+
+  CaseOutputs() = default;
+  CaseOutputs(Tensor y) { tensors.push_back(std::move(y)); }  // NOLINT(google-explicit-constructor)
+  CaseOutputs(std::initializer_list<Tensor> several) : tensors(several) {}
+  int64_t numel() const {
+    int64_t n = 0;
+    for (const Tensor& t : tensors) n += t.numel();
+    return n;
+  }
+};
+
 struct OpCase {
   std::string op;
   std::string name;
   std::vector<CaseInput> inputs;
-  std::function<Tensor(RankContext&, std::span<const CaseArgument>)> call;
+  std::function<CaseOutputs(RankContext&, std::span<const CaseArgument>)> call;
 };
 
 inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c.name; }  // for GoogleTest
@@ -49,12 +65,14 @@ inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c
 std::vector<OpCase> add_cases();
 std::vector<OpCase> add_rms_norm_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> batched_matmul_cases();
 std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> embedding_cases();
 std::vector<OpCase> layer_norm_cases();
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> linear_cross_entropy_cases();
+std::vector<OpCase> masked_softmax_cases();
 std::vector<OpCase> rms_norm_cases();
 std::vector<OpCase> rope_cases();
 std::vector<OpCase> softmax_cases();

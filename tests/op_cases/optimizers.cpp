@@ -1,5 +1,7 @@
 #include "ops/adamw/adamw.h"
 
+#include <cstddef>
+
 #include "op_cases/bench_case.h"
 #include "ops/sgd/sgd.h"
 
@@ -69,6 +71,26 @@ OpBench sgd_bench() {
                             sgd(ctx, value, in[1].tensor, in[2].tensor, in[3].tensor, step_record(ctx), 0.9,
                                 0.01);
                             return value;
+                          }};
+          },
+          {{"forward", Pass::forward}}};
+}
+
+OpBench square_sum_bench() {
+  using K = CaseInput::Kind;
+  return {"square_sum",
+          {},
+          {{{"params", 16 << 20}}},
+          {{"params", 70003}},
+          [](const BenchShape& s) {
+            return OpCase{"square_sum",
+                          s.str(),
+                          {{"grad", K::activation, {s["params"]}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            const Tensor scalars = step_record(ctx);
+                            square_sum(ctx, in[0].tensor, scalars);
+                            constexpr int64_t kPlace = offsetof(StepScalars, square_sum) / sizeof(double);
+                            return scalars.view_as(DType::f64).narrow(0, kPlace, 1);
                           }};
           },
           {{"forward", Pass::forward}}};

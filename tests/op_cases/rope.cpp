@@ -3,26 +3,21 @@
 #include "autograd/tape.h"
 #include "op_cases/bench_case.h"
 #include "ops/add/add.h"
-#include "ops/attention/attention.h"
 
 namespace kiln {
 
 std::vector<OpCase> rope_cases() {
   using K = CaseInput::Kind;
   std::vector<OpCase> cases;
-  // A case has one output: q and k of one shape are added; of two shapes, attention joins them.
   auto one = [&](std::string name, const Shape& q, int64_t kv_width, RopeOptions o, int64_t padding = 0) {
     const Shape k{q[0], q[1], kv_width};
-    std::vector<CaseInput> inputs = {{"q", K::activation, q, 1, padding},
-                                     {"k", K::activation, k, 1, 2 * padding}};
-    if (o.heads != o.kv_heads) inputs.push_back({"v", K::activation, k});
-    cases.push_back(
-        {"rope", std::move(name), inputs, [o](RankContext& ctx, std::span<const CaseArgument> in) {
-           const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, o);
-           if (o.heads == o.kv_heads) return add(ctx, r.q, r.k);
-           return attention(ctx, r.q, r.k, in[2].tensor,
-                            {.heads = o.heads, .kv_heads = o.kv_heads, .causal = true});
-         }});
+    cases.push_back({"rope",
+                     std::move(name),
+                     {{"q", K::activation, q, 1, padding}, {"k", K::activation, k, 1, 2 * padding}},
+                     [o](RankContext& ctx, std::span<const CaseArgument> in) {
+                       const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, o);
+                       return CaseOutputs{r.q, r.k};
+                     }});
   };
   one("one_token", {1, 1, 2}, 2, {});
   one("3_tokens_d6", {1, 3, 12}, 12, {.heads = 2, .kv_heads = 2});
@@ -55,7 +50,6 @@ std::vector<OpCase> rope_cases() {
   return cases;
 }
 
-// Forward alone: a case has one output. Backward is the same rotation the other way round.
 OpBench rope_bench() {
   using K = CaseInput::Kind;
   return {"rope",
@@ -72,10 +66,10 @@ OpBench rope_bench() {
                           s.str(),
                           {{"q", K::activation, q}, {"k", K::activation, k}},
                           [o](RankContext& ctx, std::span<const CaseArgument> in) {
-                            return rope(ctx, in[0].tensor, in[1].tensor, o).q;
+                            const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, o);
+                            return CaseOutputs{r.q, r.k};
                           }};
-          },
-          {{"forward", Pass::forward}}};
+          }};
 }
 
 }  // namespace kiln

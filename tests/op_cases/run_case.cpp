@@ -112,7 +112,8 @@ CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DT
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const CaseInput& in = c.inputs[i];
     const bool wanted = wants.empty() || std::find(wants.begin(), wants.end(), in.name) != wants.end();
-    watched_.push_back(wanted && in.kind == CaseInput::Kind::activation);
+    const bool leaf = in.kind == CaseInput::Kind::activation || in.kind == CaseInput::Kind::statistic;
+    watched_.push_back(wanted && leaf);
     if (in.kind == CaseInput::Kind::param) {
       Param& p = params_.emplace_back();
       p.name = in.name;
@@ -129,7 +130,8 @@ CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DT
       arguments_.push_back(
           {dtype == DType::bf16 ? ctx.zeros(in.shape, DType::i16, Tag::param) : Tensor(), nullptr});
     } else {
-      const Tensor t = make_tensor(ctx, in, data.inputs[i], dtype, Tag::data);
+      const DType own = in.kind == CaseInput::Kind::statistic ? stat_dtype(dtype) : dtype;
+      const Tensor t = make_tensor(ctx, in, data.inputs[i], own, Tag::data);
       arguments_.push_back({watched_.back() ? ctx.tape().watch(t) : t, nullptr});
     }
   }
@@ -146,9 +148,21 @@ void CaseSetup::begin_step() {
   }
 }
 
-Tensor CaseSetup::upload_like(const Tensor& y, const std::vector<double>& values) {
-  const CaseInput out{"dy", CaseInput::Kind::activation, y.shape()};
-  return make_tensor(ctx_, out, values, y.dtype(), Tag::data);
+SmallVector<Tensor, 2> CaseSetup::upload_gradients(const CaseOutputs& y, const std::vector<double>& values) {
+  SmallVector<Tensor, 2> grads;
+  auto next = values.begin();
+  for (const Tensor& t : y.tensors) {
+    const CaseInput out{"dy", CaseInput::Kind::activation, t.shape()};
+    const auto end = values.empty() ? next : next + t.numel();
+    grads.push_back(make_tensor(ctx_, out, {next, end}, t.dtype(), Tag::data));
+    next = end;
+  }
+  return grads;
+}
+
+void CaseSetup::backward(const CaseOutputs& y, SmallVector<Tensor, 2> grads) {
+  for (int i = 1; i < grads.size(); ++i) ctx_.tape().give_grad(y.tensors[i], std::move(grads[i]));
+  ctx_.tape().backward(y.tensors[0], std::move(grads[0]));
 }
 
 std::vector<double> repeat_to(std::vector<double> values, int64_t count) {
@@ -182,20 +196,24 @@ CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DTy
   ctx.allocator().reset_peaks();
   for (int pass = 0; pass < options.times; ++pass) {
     GradModeGuard mode(ctx, options.backward ? GradMode::record : GradMode::off);
-    Tensor y = c.call(ctx, arguments);
-    if (!meta && pass == 0) result.y = fetch(ctx, y);
-    if (!options.backward) continue;
-    tape.backward(y, setup.upload_like(y, data.dy));
+    const CaseOutputs y = c.call(ctx, arguments);
+    for (const Tensor& t : y.tensors) {
+      if (meta || pass > 0) continue;
+      const std::vector<double> values = fetch(ctx, t);
+      result.y.insert(result.y.end(), values.begin(), values.end());
+    }
+    if (options.backward) setup.backward(y, setup.upload_gradients(y, data.dy));
   }
   result.memory = ctx.allocator().stats();
   if (meta || !options.backward) return result;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const CaseInput::Kind kind = c.inputs[i].kind;
-    if (kind != CaseInput::Kind::param && kind != CaseInput::Kind::activation) {
-      result.grads.emplace_back();
+    if (kind == CaseInput::Kind::param) {
+      result.grads.push_back(fetch(ctx, arguments[i].param->grad));
+    } else if (kind == CaseInput::Kind::activation || kind == CaseInput::Kind::statistic) {
+      result.grads.push_back(fetch(ctx, tape.grad(arguments[i].tensor)));
     } else {
-      result.grads.push_back(fetch(
-          ctx, kind == CaseInput::Kind::param ? arguments[i].param->grad : tape.grad(arguments[i].tensor)));
+      result.grads.emplace_back();
     }
   }
   tape.reset();

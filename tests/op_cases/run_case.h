@@ -12,11 +12,11 @@ namespace kiln {
 
 struct CaseData {
   std::vector<std::vector<double>> inputs;  // values exactly representable in the dtype they were drawn for
-  std::vector<double> dy;                   // the gradient of the output
+  std::vector<double> dy;                   // the gradient of the output, or of all outputs in turn
 };
 
 struct CaseResult {
-  std::vector<double> y;
+  std::vector<double> y;                   // all outputs, one after the other
   std::vector<std::vector<double>> grads;  // per input; empty for those without a gradient
   MemoryStats memory;
 };
@@ -44,7 +44,10 @@ class CaseSetup {
 
   std::span<const CaseArgument> arguments() const { return arguments_; }
   void begin_step();  // forgets the tape: the next backward writes gradients instead of adding to them
-  Tensor upload_like(const Tensor& y, const std::vector<double>& values);  // a gradient for output y
+  // A gradient for each output, from one list of values for all of them; on meta there are no values.
+  SmallVector<Tensor, 2> upload_gradients(const CaseOutputs& y, const std::vector<double>& values);
+  // Backward from all outputs, with gradients that from here on belong to the tape.
+  void backward(const CaseOutputs& y, SmallVector<Tensor, 2> grads);
 
  private:
   RankContext& ctx_;

@@ -4,11 +4,13 @@
 #include "autograd/param_store.h"
 #include "ops/add/add.h"
 #include "ops/attention/attention.h"
+#include "ops/batched_matmul/batched_matmul.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "ops/masked_softmax/masked_softmax.h"
 #include "ops/op_list.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
@@ -77,6 +79,29 @@ TEST_F(BadArguments, AttentionHeadsMustFit) {
             "[attention] q has shape [4, 12], [B, T, heads * head_dim] is needed | ");
 }
 
+TEST_F(BadArguments, BatchedMatricesMustGoTogether) {
+  auto run = [&](const Shape& a, const Shape& b, const BatchedMatmulOptions& o) {
+    return complaint([&] { batched_matmul(ctx, t(a), t(b), o); });
+  };
+  EXPECT_EQ(run({2, 4, 6}, {2, 5, 8}, {}),
+            "[batched_matmul] a [2, 4, 6] and b [2, 5, 8] do not go together: [2, 6, 8] is needed | ");
+  EXPECT_EQ(run({2, 4, 6}, {3, 8, 6}, {.transpose_b = true}),
+            "[batched_matmul] a [2, 4, 6] and b [3, 8, 6], transposed, do not go together: [2, 8, 6] is "
+            "needed | ");
+  EXPECT_EQ(run({2, 3, 4, 6}, {2, 2, 6, 5}, {.heads = 3, .b_heads = 2}),
+            "[batched_matmul] 3 heads of a do not share 2 heads of b | heads must be a multiple of b_heads");
+  EXPECT_EQ(run({2, 3, 4, 6}, {2, 6, 5}, {.heads = 2}),
+            "[batched_matmul] a [2, 3, 4, 6] has 3 heads, 2 were named | ");
+  EXPECT_EQ(run({2, 4, 7}, {2, 7, 5}, {.heads = 2}),
+            "[batched_matmul] last axis of a [2, 4, 7] is not a multiple of 2 heads | ");
+  EXPECT_EQ(
+      run({4, 7}, {7, 5}, {}),
+      "[batched_matmul] a has shape [4, 7], [B, heads, rows, cols] or [B, rows, heads * cols] is needed "
+      "| ");
+  EXPECT_EQ(complaint([&] { masked_softmax(ctx, t({5}), {}); }),
+            "[masked_softmax] x has shape [5], [..., queries, keys] is needed | ");
+}
+
 TEST_F(BadArguments, RopeNeedsPairsAndPositions) {
   auto run = [&](const Shape& q, const Shape& k, RopeOptions o) {
     return complaint([&] { rope(ctx, t(q), t(k), o); });
@@ -131,7 +156,7 @@ TEST_F(BadArguments, VariantSpecsAreChecked) {
   EXPECT_EQ(complaint([&] { parse_variants("atention=naive"); }, ErrorKind::usage),
             "there is no op 'atention' | did you mean 'attention'?");
   EXPECT_EQ(complaint([&] { parse_variants("attention=flsh"); }, ErrorKind::usage),
-            "[attention] has no variant 'flsh' | did you mean 'flash'? it has: flash, naive");
+            "[attention] has no variant 'flsh' | did you mean 'flash'? it has: flash, naive, composed");
   EXPECT_NE(complaint([&] { parse_variants("attention"); }, ErrorKind::usage).find("not an op and a variant"),
             std::string::npos);
   EXPECT_EQ(parse_variants("attention=naive,linear=lt").find("linear"), "lt");

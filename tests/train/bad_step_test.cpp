@@ -41,7 +41,7 @@ TEST(BadStep, AReplayRunsTheBatchesOfTheBadStep) {
 TEST(BadStep, ANanInAWeightsGradientAloneIsNamed) {
   class Planter final : public OpObserver {
     void on_op_end(RankContext&, const OpEvent& e) override {
-      if (e.op == "rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
+      if (e.op == "add_rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
         e.outputs[1].tensor.data<float>()[3] = std::numeric_limits<float>::infinity();
     }
   };
@@ -51,7 +51,7 @@ TEST(BadStep, ANanInAWeightsGradientAloneIsNamed) {
   t.train(0);
   EXPECT_EQ(
       complaint([&] { t.step->finish(); }),
-      "step 1 is not finite: [rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] holds inf at "
+      "step 1 is not finite: [add_rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] holds inf at "
       "element 3");
   EXPECT_EQ(t.ctx.tape().size(), 0) << "the replay's activations are still held";
 }

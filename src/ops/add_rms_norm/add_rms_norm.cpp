@@ -5,30 +5,22 @@
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
+#include "ops/row_sizes.h"
 
 namespace kiln {
 namespace {
 
 Cost cost(const RmsNormProblem& p, Pass pass) {
-  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
-               e = static_cast<double>(size_of(p.dtype));
-  const double stats = static_cast<double>(p.rows) * static_cast<double>(size_of(stat_dtype(p.dtype)));
-  const double weight = static_cast<double>(p.cols) * e;
+  const RowSizes z = row_sizes(p);
   // forward: read two, write two; backward: read the sum and both gradients, write one
-  return pass == Pass::forward ? Cost{5 * n, 4 * n * e + stats + weight}
-                               : Cost{9 * n, 4 * n * e + stats + 2 * weight};
+  return pass == Pass::forward ? Cost{5 * z.n, 4 * z.matrix + z.stats + z.weight}
+                               : Cost{9 * z.n, 4 * z.matrix + z.stats + 2 * z.weight};
 }
 
 // add's backward moves nothing; rms_norm's then adds to the sum's gradient, which it reads as well.
 Cost composed_cost(const RmsNormProblem& p, Pass pass) {
-  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
-               e = static_cast<double>(size_of(p.dtype));
   const Cost one_pass = cost(p, pass);
-  return pass == Pass::forward ? one_pass + Cost{0, n * e} : one_pass;  // the sum is read again
-}
-
-std::size_t fused_workspace(const RmsNormProblem& p, Pass pass) {
-  return pass == Pass::backward ? partials_bytes(p.rows, p.cols) : 0;
+  return pass == Pass::forward ? one_pass + Cost{0, row_sizes(p).matrix} : one_pass;  // the sum is read again
 }
 
 const SaveDecl<RmsNormProblem> kSaves[] = {
@@ -39,8 +31,8 @@ const SaveDecl<RmsNormProblem> kSaves[] = {
 };
 
 const Variant<AddRmsNormOp> kRows[] = {
-    {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves, fused_workspace, cost,
-     add_rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves,
+     partials_workspace<RmsNormProblem>, cost, add_rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, add_rms_norm_cpu_naive_forward,
      rms_norm_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
@@ -57,10 +49,7 @@ AddRmsNormResult add_rms_norm(RankContext& ctx, const Tensor& x, const Tensor& r
   check_float_tensor(ctx, op, "x", x);
   check_tensor(ctx, op, "residual", residual, x.dtype());
   check_shape(op, "residual", residual.shape(), x.shape());
-  if (weight.shape() != Shape{x.shape().last()}) {
-    fail(op, cat("weight ", weight.param->name, " has ", weight.shape().numel(), " elements, last axis of x ",
-                 x.shape().str(), " is ", x.shape().last()));
-  }
+  check_column_param(op, "weight", weight, x);
   const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
   OpCall<AddRmsNormOp> call(ctx, p, variant);
   if (call.composed()) {

@@ -79,8 +79,10 @@ const Variant<AttentionOp> kRows[] = {
      attention_cpu_flash_workspace, flash_cost, attention_cpu_flash_forward, attention_cpu_flash_backward},
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
      attention_cpu_naive_forward, attention_cpu_naive_backward},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
      KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},
 };
 
 AttentionProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -121,6 +123,7 @@ Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tenso
                  const AttentionOptions& options) {
   const AttentionProblem p = checked_problem(ctx, q, k, v, options);
   OpCall<AttentionOp> call(ctx, p, options.variant);
+  if (call.composed()) return attention_composed(ctx, p, q, k, v);
   Tensor o = ctx.empty(q.shape(), p.dtype);
   const Tensor probs = call.extra("probs"), lse = call.extra("lse");
   {

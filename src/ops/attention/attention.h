@@ -1,6 +1,6 @@
 // o = softmax(scale * q k^T + mask) v, per head. Grouped heads (H a multiple of Hkv) share keys and values.
 // Causal with Tq != Tk is aligned at the bottom right: query i sees keys 0 .. i + Tk - Tq. A query that sees
-// no key gets o = 0.
+// no key gets o = 0. A NaN reaches what attends to it and nothing else, except in `composed`: see there.
 #pragma once
 
 #include "ops/variant.h"
@@ -68,10 +68,15 @@ struct AttentionOptions {
 };
 
 // q [B, Tq, H*D]; k and v [B, Tk, Hkv*D]. Naive saves q, k, v and the probabilities;
-// flash saves o and lse in their place, and memory then grows with T instead of its square.
+// flash saves o and lse in their place, and memory then grows with T instead of its square. The parts of
+// `composed` save q, k, v and the probabilities.
 Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options);
 
+// From other ops, through the tape; on any device that has them.
+Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
+                          const Tensor& v);
+Cost attention_composed_cost(const AttentionProblem& p, Pass pass);
 std::size_t attention_cpu_flash_workspace(const AttentionProblem& p, Pass pass);
 void attention_cpu_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_flash_backward(RankContext& ctx, const AttentionBackward& b);

@@ -3,6 +3,7 @@
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
+#include "ops/row_sizes.h"
 
 namespace kiln {
 namespace {
@@ -12,25 +13,11 @@ Shape per_row(const BroadcastProblem& p) { return {p.rows}; }
 DType same(const BroadcastProblem& p) { return p.dtype; }
 DType stat(const BroadcastProblem& p) { return stat_dtype(p.dtype); }
 
-struct Sizes {
-  double n, rows, cols, e, stat;  // elements; then bytes of an element and of a statistic
-};
-
-Sizes sizes(const BroadcastProblem& p) {
-  const double rows = static_cast<double>(p.rows), cols = static_cast<double>(p.cols);
-  return {rows * cols, rows, cols, static_cast<double>(size_of(p.dtype)),
-          static_cast<double>(size_of(stat_dtype(p.dtype)))};
-}
-
 const SaveDecl<BroadcastProblem> kXAndS[] = {
     {"x", SavedFrom::input, full, same},
     {"s", SavedFrom::input, per_row, stat},
 };
 const SaveDecl<BroadcastProblem> kX[] = {{"x", SavedFrom::input, full, same}};
-
-std::size_t partials(const BroadcastProblem& p, Pass pass) {
-  return pass == Pass::backward ? partials_bytes(p.rows, p.cols) : 0;
-}
 
 constexpr auto kNarrow = needs_fp32_or_narrower<BroadcastProblem>;
 
@@ -42,8 +29,8 @@ const Variant<MulRowsOp> kMulRowsRows[] = {
 };
 
 const Variant<MulColumnsOp> kMulColumnsRows[] = {
-    {"fused", DeviceType::cpu, kNarrow, kX, partials, MulColumnsOp::cost, mul_columns_cpu_fused_forward,
-     mul_columns_cpu_fused_backward},
+    {"fused", DeviceType::cpu, kNarrow, kX, partials_workspace<BroadcastProblem>, MulColumnsOp::cost,
+     mul_columns_cpu_fused_forward, mul_columns_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kX, nullptr, MulColumnsOp::cost, mul_columns_cpu_naive_forward,
      mul_columns_cpu_naive_backward},
 };
@@ -78,21 +65,21 @@ Shape row_shape(const Shape& x) {
 }
 
 Cost MulRowsOp::cost(const BroadcastProblem& p, Pass pass) {
-  const Sizes z = sizes(p);
+  const RowSizes z = row_sizes(p);
   // backward: read dy and x, write dx; the row's sum of dy x
-  return pass == Pass::forward ? Cost{z.n, 2 * z.n * z.e + z.rows * z.stat}
-                               : Cost{3 * z.n, 3 * z.n * z.e + 2 * z.rows * z.stat};
+  return pass == Pass::forward ? Cost{z.n, 2 * z.matrix + z.stats}
+                               : Cost{3 * z.n, 3 * z.matrix + 2 * z.stats};
 }
 
 Cost MulColumnsOp::cost(const BroadcastProblem& p, Pass pass) {
-  const Sizes z = sizes(p);
-  return pass == Pass::forward ? Cost{z.n, 2 * z.n * z.e + z.cols * z.e}
-                               : Cost{3 * z.n, 3 * z.n * z.e + 2 * z.cols * z.e};
+  const RowSizes z = row_sizes(p);
+  return pass == Pass::forward ? Cost{z.n, 2 * z.matrix + z.weight}
+                               : Cost{3 * z.n, 3 * z.matrix + 2 * z.weight};
 }
 
 Cost RowMeanOp::cost(const BroadcastProblem& p, Pass) {
-  const Sizes z = sizes(p);  // forward reads x, backward writes dx
-  return {z.n, z.n * z.e + z.rows * z.stat};
+  const RowSizes z = row_sizes(p);  // forward reads x, backward writes dx
+  return {z.n, z.matrix + z.stats};
 }
 
 std::span<const Variant<MulRowsOp>> MulRowsOp::rows() { return kMulRowsRows; }
@@ -122,10 +109,7 @@ Tensor mul_columns(RankContext& ctx, const Tensor& x, const ParamRef& weight, st
   check_float_tensor(ctx, MulColumnsOp::kName, "x", x);
   ParamUse w(weight, ctx.tape().counts_uses());
   check_param_dtype(MulColumnsOp::kName, weight, w.tensor(), x.dtype());
-  if (weight.shape() != Shape{x.shape().last()}) {
-    fail(MulColumnsOp::kName, cat("weight ", weight.param->name, " has ", weight.shape().numel(),
-                                  " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
-  }
+  check_column_param(MulColumnsOp::kName, "weight", weight, x);
   const BroadcastProblem p = problem_of(x);
   OpCall<MulColumnsOp> call(ctx, p, variant);
   Tensor y = ctx.empty(x.shape(), p.dtype);

@@ -176,15 +176,15 @@ void mul_columns_cpu_fused_backward(RankContext& ctx, const MulColumnsBackward& 
     const auto dx = rows_or_null<T>(b.dx.tensor);
     const T* w = b.weight.data<T>();
     const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, mul_columns_grad_row<T>);
-    const RowChunks chunks = row_chunks(b.p.rows, b.p.cols);
-    float* partials = b.workspace.defined() ? reinterpret_cast<float*>(b.workspace.raw()) : nullptr;
-    ctx.pool().parallel_for(b.p.rows, chunks.rows_per_chunk, [&](int64_t begin, int64_t end) {
-      float* partial = b.dweight.wanted() ? partials + begin / chunks.rows_per_chunk * b.p.cols : nullptr;
-      if (partial != nullptr) std::memset(partial, 0, static_cast<std::size_t>(b.p.cols) * sizeof(float));
-      for (int64_t r = begin; r < end; ++r)
-        kernel(dy[r], x[r], w, dx.row_or_null(r), b.dx.accumulate, partial, b.p.cols);
-    });
-    if (b.dweight.wanted()) sum_partials<T>(ctx, partials, chunks.count, b.p.cols, b.dweight);
+    const PartialSums sums =
+        for_row_chunks(ctx, b.p.rows, b.p.cols, b.p.cols, b.workspace, b.dweight.wanted(),
+                       [&](float* partial, int64_t begin, int64_t end) {
+                         if (partial != nullptr)
+                           std::memset(partial, 0, static_cast<std::size_t>(b.p.cols) * sizeof(float));
+                         for (int64_t r = begin; r < end; ++r)
+                           kernel(dy[r], x[r], w, dx.row_or_null(r), b.dx.accumulate, partial, b.p.cols);
+                       });
+    if (b.dweight.wanted()) sum_partials<T>(ctx, sums.data, sums.chunks, b.p.cols, b.dweight);
   });
 }
 

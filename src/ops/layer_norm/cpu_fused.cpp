@@ -54,15 +54,12 @@ void layer_norm_cpu_fused_backward(RankContext& ctx, const LayerNormBackward& b)
         rows_of<const T>(b.dy), rows_of<const T>(b.x),        b.weight.data<T>(), b.mean.data<float>(),
         b.rstd.data<float>(),   rows_or_null<T>(b.dx.tensor), b.dx.accumulate,    b.p.cols};
     const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, layer_norm_backward_rows<T>);
-    const RowChunks chunks = row_chunks(b.p.rows, b.p.cols);
-    const bool sum = (b.dweight.wanted() || b.dbias.wanted()) && chunks.count > 0;
-    float* partials = sum ? reinterpret_cast<float*>(b.workspace.raw()) : nullptr;
-    ctx.pool().parallel_for(b.p.rows, chunks.rows_per_chunk, [&](int64_t begin, int64_t end) {
-      kernel(rows, sum ? partials + begin / chunks.rows_per_chunk * 2 * b.p.cols : nullptr, begin, end);
-    });
-    if (b.dweight.wanted()) sum_partials<T>(ctx, partials, chunks.count, 2 * b.p.cols, b.dweight);
+    const PartialSums sums = for_row_chunks(
+        ctx, b.p.rows, b.p.cols, 2 * b.p.cols, b.workspace, b.dweight.wanted() || b.dbias.wanted(),
+        [&](float* partial, int64_t begin, int64_t end) { kernel(rows, partial, begin, end); });
+    if (b.dweight.wanted()) sum_partials<T>(ctx, sums.data, sums.chunks, 2 * b.p.cols, b.dweight);
     if (b.dbias.wanted())
-      sum_partials<T>(ctx, sum ? partials + b.p.cols : nullptr, chunks.count, 2 * b.p.cols, b.dbias);
+      sum_partials<T>(ctx, sums.data ? sums.data + b.p.cols : nullptr, sums.chunks, 2 * b.p.cols, b.dbias);
   });
 }
 

@@ -3,18 +3,16 @@
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
+#include "ops/row_sizes.h"
 
 namespace kiln {
 namespace {
 
 Cost cost(const LayerNormProblem& p, Pass pass) {
-  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
-               e = static_cast<double>(size_of(p.dtype));
-  const double stats = 2 * static_cast<double>(p.rows) * static_cast<double>(size_of(stat_dtype(p.dtype)));
-  const double weights = 2 * static_cast<double>(p.cols) * e;
+  const RowSizes z = row_sizes(p);
   // forward: read x, write y; backward: read x and dy, write dx (and the small gradients)
-  return pass == Pass::forward ? Cost{8 * n, 2 * n * e + stats + weights}
-                               : Cost{13 * n, 3 * n * e + stats + 1.5 * weights};
+  return pass == Pass::forward ? Cost{8 * z.n, 2 * z.matrix + 2 * z.stats + 2 * z.weight}
+                               : Cost{13 * z.n, 3 * z.matrix + 2 * z.stats + 3 * z.weight};
 }
 
 Shape per_row(const LayerNormProblem& p) { return {p.rows}; }
@@ -38,14 +36,6 @@ const Variant<LayerNormOp> kRows[] = {
      layer_norm_cpu_naive_backward},
 };
 
-void check_vector(const char* what, const ParamRef& p, const Tensor& value, const Tensor& x) {
-  check_param_dtype(LayerNormOp::kName, p, value, x.dtype());
-  if (p.shape() != Shape{x.shape().last()}) {
-    fail(LayerNormOp::kName, cat(what, " ", p.param->name, " has ", p.shape().numel(),
-                                 " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
-  }
-}
-
 }  // namespace
 
 std::span<const Variant<LayerNormOp>> LayerNormOp::rows() { return kRows; }
@@ -54,8 +44,10 @@ Tensor layer_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, con
                   std::string_view variant) {
   check_float_tensor(ctx, LayerNormOp::kName, "x", x);
   ParamUse w(weight, ctx.tape().counts_uses()), b(bias, ctx.tape().counts_uses());
-  check_vector("weight", weight, w.tensor(), x);
-  check_vector("bias", bias, b.tensor(), x);
+  check_param_dtype(LayerNormOp::kName, weight, w.tensor(), x.dtype());
+  check_param_dtype(LayerNormOp::kName, bias, b.tensor(), x.dtype());
+  check_column_param(LayerNormOp::kName, "weight", weight, x);
+  check_column_param(LayerNormOp::kName, "bias", bias, x);
   const LayerNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
   OpCall<LayerNormOp> call(ctx, p, variant);
   Tensor y = ctx.empty(x.shape(), p.dtype);

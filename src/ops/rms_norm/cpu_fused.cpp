@@ -58,13 +58,10 @@ void rms_norm_cpu_fused_backward(RankContext& ctx, const RmsNormBackward& b) {
                                   b.dx.accumulate,
                                   b.p.cols};
     const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, rms_norm_backward_rows<T>);
-    const RowChunks chunks = row_chunks(b.p.rows, b.p.cols);
-    const bool sum = b.dweight.wanted() && chunks.count > 0;
-    float* partials = sum ? reinterpret_cast<float*>(b.workspace.raw()) : nullptr;
-    ctx.pool().parallel_for(b.p.rows, chunks.rows_per_chunk, [&](int64_t begin, int64_t end) {
-      kernel(rows, sum ? partials + begin / chunks.rows_per_chunk * b.p.cols : nullptr, begin, end);
-    });
-    if (b.dweight.wanted()) sum_partials<T>(ctx, partials, chunks.count, b.p.cols, b.dweight);
+    const PartialSums sums = for_row_chunks(
+        ctx, b.p.rows, b.p.cols, b.p.cols, b.workspace, b.dweight.wanted(),
+        [&](float* partial, int64_t begin, int64_t end) { kernel(rows, partial, begin, end); });
+    if (b.dweight.wanted()) sum_partials<T>(ctx, sums.data, sums.chunks, b.p.cols, b.dweight);
   });
 }
 

@@ -5,18 +5,16 @@
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/unary.h"
 #include "ops/op_call.h"
+#include "ops/row_sizes.h"
 
 namespace kiln {
 namespace {
 
 Cost cost(const RmsNormProblem& p, Pass pass) {
-  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
-               e = static_cast<double>(size_of(p.dtype));
-  const double stats = static_cast<double>(p.rows) * static_cast<double>(size_of(stat_dtype(p.dtype)));
-  const double weight = static_cast<double>(p.cols) * e;
+  const RowSizes z = row_sizes(p);
   // forward: read x, write y; backward: read x and dy, write dx (and the small weight gradient)
-  return pass == Pass::forward ? Cost{4 * n, 2 * n * e + stats + weight}
-                               : Cost{8 * n, 3 * n * e + stats + 2 * weight};
+  return pass == Pass::forward ? Cost{4 * z.n, 2 * z.matrix + z.stats + z.weight}
+                               : Cost{8 * z.n, 3 * z.matrix + z.stats + 2 * z.weight};
 }
 
 Cost composed_cost(const RmsNormProblem& p, Pass pass) {
@@ -39,13 +37,9 @@ const SaveDecl<RmsNormProblem> kSaves[] = {
      [](const RmsNormProblem& p) { return stat_dtype(p.dtype); }},
 };
 
-std::size_t fused_workspace(const RmsNormProblem& p, Pass pass) {
-  return pass == Pass::backward ? partials_bytes(p.rows, p.cols) : 0;
-}
-
 const Variant<RmsNormOp> kRows[] = {
-    {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves, fused_workspace, cost,
-     rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
+    {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves,
+     partials_workspace<RmsNormProblem>, cost, rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, rms_norm_cpu_naive_forward,
      rms_norm_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
@@ -60,10 +54,7 @@ std::span<const Variant<RmsNormOp>> RmsNormOp::rows() { return kRows; }
 Tensor rms_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, float eps,
                 std::string_view variant) {
   check_float_tensor(ctx, RmsNormOp::kName, "x", x);
-  if (weight.shape() != Shape{x.shape().last()}) {
-    fail(RmsNormOp::kName, cat("weight ", weight.param->name, " has ", weight.shape().numel(),
-                               " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
-  }
+  check_column_param(RmsNormOp::kName, "weight", weight, x);
   const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
   OpCall<RmsNormOp> call(ctx, p, variant);
   if (call.composed()) return composed(ctx, x, weight, eps);

@@ -3,17 +3,16 @@
 #include "ops/check.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/op_call.h"
+#include "ops/row_sizes.h"
 
 namespace kiln {
 namespace {
 
 Cost cost(const WeightedSumProblem& p, Pass pass) {
-  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols),
-               e = static_cast<double>(size_of(p.dtype));
-  const double rows = static_cast<double>(p.rows) * e, weight = static_cast<double>(p.cols) * e;
+  const RowSizes z = row_sizes(p);
   // forward: read x, write a number a row; backward: read x, write dx (and the small weight gradient)
-  return pass == Pass::forward ? Cost{2 * n, n * e + rows + weight}
-                               : Cost{3 * n, 2 * n * e + rows + 2 * weight};
+  return pass == Pass::forward ? Cost{2 * z.n, z.matrix + z.column + z.weight}
+                               : Cost{3 * z.n, 2 * z.matrix + z.column + 2 * z.weight};
 }
 
 const SaveDecl<WeightedSumProblem> kSaves[] = {
@@ -36,10 +35,7 @@ Tensor weighted_sum(RankContext& ctx, const Tensor& x, const ParamRef& weight, s
   check_float_tensor(ctx, WeightedSumOp::kName, "x", x);
   ParamUse w(weight, ctx.tape().counts_uses());
   check_param_dtype(WeightedSumOp::kName, weight, w.tensor(), x.dtype());
-  if (weight.shape() != Shape{x.shape().last()}) {
-    fail(WeightedSumOp::kName, cat("weight ", weight.param->name, " has ", weight.shape().numel(),
-                                   " elements, last axis of x ", x.shape().str(), " is ", x.shape().last()));
-  }
+  check_column_param(WeightedSumOp::kName, "weight", weight, x);
   const WeightedSumProblem p{x.shape().rows(), x.shape().last(), x.dtype()};
   OpCall<WeightedSumOp> call(ctx, p, variant);
   Tensor y = ctx.empty(row_shape(x.shape()), p.dtype);

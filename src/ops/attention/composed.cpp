@@ -1,0 +1,31 @@
+// composed: attention as a textbook writes it, from ops that know nothing of each other; the tape finds its
+// gradient. The scores and the probabilities exist whole, [B, H, Tq, Tk] each, and the probabilities are kept
+// for backward, which makes the gradients of both: what flash saves is what this costs.
+//
+// A product does not know the mask. The zeros that stand where a query must not look meet the value there all
+// the same, and 0 * NaN is NaN: a NaN in v reaches every query of its head and not only those that see it,
+// and so do, in backward, one in k (dq), in q (dk) and in the gradient of o (dv). Between finite numbers
+// nothing crosses.
+#include "ops/attention/attention.h"
+#include "ops/batched_matmul/batched_matmul.h"
+#include "ops/masked_softmax/masked_softmax.h"
+
+namespace kiln {
+
+Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
+                          const Tensor& v) {
+  const Tensor scores = batched_matmul(  // [B, H, Tq, Tk]
+      ctx, q, k, {.heads = p.H, .b_heads = p.Hkv, .transpose_b = true, .y_in_columns = false});
+  const Tensor probs = masked_softmax(ctx, scores, {.scale = p.scale, .causal = p.causal});
+  return batched_matmul(ctx, probs, v, {.heads = p.H, .b_heads = p.Hkv});  // [B, Tq, H D]
+}
+
+Cost attention_composed_cost(const AttentionProblem& p, Pass pass) {
+  const BatchedMatmulProblem qk{p.B, p.H, p.Hkv, p.Tq, p.Tk, p.D, p.dtype, true, true, true, false},
+      pv{p.B, p.H, p.Hkv, p.Tq, p.D, p.Tk, p.dtype, false, false, true, true};
+  const MaskedSoftmaxProblem rows{p.B * p.H * p.Tq, p.Tq, p.Tk, p.dtype, p.scale, p.causal};
+  return BatchedMatmulOp::cost(qk, pass) + MaskedSoftmaxOp::cost(rows, pass) +
+         BatchedMatmulOp::cost(pv, pass);
+}
+
+}  // namespace kiln

@@ -78,7 +78,7 @@ class GradientPlanter final : public OpObserver {
  public:
   explicit GradientPlanter(float value) : value_(value) {}
   void on_op_end(RankContext&, const OpEvent& e) override {
-    if (e.op == "rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
+    if (e.op == "add_rms_norm" && e.pass == Pass::backward && e.scope == "layers.0.mlp")
       e.outputs[1].tensor.data<float>()[3] = value_;
   }
 

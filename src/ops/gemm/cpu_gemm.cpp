@@ -29,8 +29,11 @@ Blocking blocking(const CpuGemm& g, const GemmKernel& kernel) {
   Blocking b;
   b.depth = multiple_above(g.K, kernel.k_multiple);
   // Adding to an old C must add the finished sum, or the bits would depend on KC: then the sum is kept apart.
-  b.direct = g.out == DType::f32 && g.alpha == 1 &&
-             (!g.accumulate || (kernel.adds_finished_sum && b.depth <= kernel.KC));
+  // So it is where AMX goes over C more than once: its tiles lie 16 rows apart, and in a C whose rows are a
+  // power of two long those fall on the same few lines of the cache.
+  const bool one_pass = b.depth <= kernel.KC;
+  b.direct = g.out == DType::f32 && g.alpha == 1 && (one_pass || kernel.adds_finished_sum) &&
+             (!g.accumulate || (kernel.adds_finished_sum && one_pass));
   const int64_t fits =
       kPackedBytes / (std::max<int64_t>(1, b.depth) * kernel.element) / kernel.NR * kernel.NR;
   const int64_t widest = b.direct ? 8192 : 1024;  // a separate sum should stay in the second-level cache
@@ -101,10 +104,9 @@ class Product {
   void multiply_rows(int64_t begin, int64_t end, int64_t first, int64_t columns) {
     const int64_t MR = kernel_.MR, NR = kernel_.NR;
     const int64_t row_panels = (end - begin + MR - 1) / MR, column_panels = (columns + NR - 1) / NR;
-    const int64_t sum_row = column_panels * NR;
     const int64_t a_bytes = multiple_above(row_panels * MR * kernel_.KC * kernel_.element, 64);
-    const int64_t sum_count =
-        b_.direct ? MR * NR : row_panels * MR * sum_row;  // direct: one tile, for the edges
+    // Sums stand tile by tile, [column panel][row panel][MR][NR]. Direct: one tile, for the edges.
+    const int64_t sum_count = MR * NR * (b_.direct ? 1 : row_panels * column_panels);
     std::byte* a = ctx_.pool().scratch(static_cast<std::size_t>(a_bytes) +
                                        static_cast<std::size_t>(sum_count) * sizeof(float));
     auto* sum = reinterpret_cast<float*>(a + a_bytes);
@@ -115,31 +117,43 @@ class Product {
       kernel_.pack_a(src, end - begin, steps, a, MR * kernel_.KC * kernel_.element);
       for (int64_t p = 0; p < column_panels; ++p) {
         const std::byte* b_panel = packed_ + packed_at(k, p, column_panels);
+        const int64_t panel_bytes = depth * NR * kernel_.element;
         for (int64_t r = 0; r < row_panels; ++r) {
-          const std::byte* a_panel = a + r * MR * kernel_.KC * kernel_.element;
+          const Panels panels{depth, a + r * MR * kernel_.KC * kernel_.element, b_panel,
+                              b_panel + panel_bytes + r % 4 * (panel_bytes / 4)};
           if (!b_.direct) {
-            kernel_.multiply(depth, a_panel, b_panel, sum + r * MR * sum_row + p * NR, sum_row, k > 0);
+            multiply(panels, sum + (p * row_panels + r) * MR * NR, NR, k > 0);
           } else {
-            multiply_tile(depth, a_panel, b_panel, begin + r * MR, end, first + p * NR, first + columns, sum,
+            multiply_tile(panels, begin + r * MR, end, first + p * NR, first + columns, sum,
                           k > 0 || g_.accumulate);
           }
         }
       }
     }
     if (kernel_.leave) kernel_.leave();
-    if (!b_.direct) write_out(sum, sum_row, begin, end, first, columns);
+    if (!b_.direct) write_out(sum, begin, end, first, columns);
+  }
+
+  struct Panels {
+    int64_t depth;
+    const std::byte *a, *b;
+    const std::byte* ahead;  // a quarter of the next panel of B, each row panel another one
+  };
+
+  void multiply(const Panels& p, float* c, int64_t c_row, bool add) const {
+    kernel_.multiply(p.depth, p.a, p.b, c, c_row, add, p.ahead);
   }
 
   // A whole tile goes straight into C; at the edges it takes the way over a small buffer.
-  void multiply_tile(int64_t depth, const std::byte* a, const std::byte* b, int64_t m, int64_t m_end,
-                     int64_t n, int64_t n_end, float* buffer, bool add) {
+  void multiply_tile(const Panels& panels, int64_t m, int64_t m_end, int64_t n, int64_t n_end, float* buffer,
+                     bool add) {
     float* c = static_cast<float*>(g_.c) + m * g_.c_row + n;
     const int64_t rows = std::min(kernel_.MR, m_end - m), columns = std::min(kernel_.NR, n_end - n);
     if (rows == kernel_.MR && columns == kernel_.NR) {
-      kernel_.multiply(depth, a, b, c, g_.c_row, add);
+      multiply(panels, c, g_.c_row, add);
       return;
     }
-    kernel_.multiply(depth, a, b, buffer, kernel_.NR, false);
+    multiply(panels, buffer, kernel_.NR, false);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) {
         const float v = buffer[i * kernel_.NR + j];
@@ -148,13 +162,16 @@ class Product {
     }
   }
 
-  void write_out(const float* sum, int64_t sum_row, int64_t begin, int64_t end, int64_t first,
-                 int64_t columns) {
+  void write_out(const float* sum, int64_t begin, int64_t end, int64_t first, int64_t columns) {
     const WriteGemmRow write = write_gemm_row(ctx_.traits().isa);
+    const int64_t MR = kernel_.MR, NR = kernel_.NR, row_panels = (end - begin + MR - 1) / MR;
+    const auto element = static_cast<int64_t>(size_of(g_.out));
     for (int64_t m = begin; m < end; ++m) {
-      std::byte* c =
-          static_cast<std::byte*>(g_.c) + (m * g_.c_row + first) * static_cast<int64_t>(size_of(g_.out));
-      write(sum + (m - begin) * sum_row, columns, g_.alpha, g_.out, c, g_.accumulate);
+      std::byte* c = static_cast<std::byte*>(g_.c) + (m * g_.c_row + first) * element;
+      const float* row = sum + (m - begin) * NR;  // of the first column panel
+      for (int64_t n = 0; n < columns; n += NR, row += row_panels * MR * NR, c += NR * element) {
+        write(row, std::min(NR, columns - n), g_.alpha, g_.out, c, g_.accumulate);
+      }
     }
   }
 

@@ -29,8 +29,10 @@ struct GemmKernel {
   // line of memory at a time.
   void (*pack_a)(const PanelSource& src, int64_t count, int64_t depth, void* panels, int64_t panel_bytes);
   void (*pack_b)(const PanelSource& src, int64_t count, int64_t depth, void* panels, int64_t panel_bytes);
-  // c[MR, NR] (=|+=) a b over `depth` (padded) steps.
-  void (*multiply)(int64_t depth, const void* a, const void* b, float* c, int64_t c_row, bool add);
+  // c[MR, NR] (=|+=) a b over `depth` (padded) steps. On the way it asks for a quarter of a panel of B, from
+  // `ahead` on, to come into the second-level cache.
+  void (*multiply)(int64_t depth, const void* a, const void* b, float* c, int64_t c_row, bool add,
+                   const void* ahead);
   // Around all the multiplications of a task: AMX configures its tiles here. Null: nothing to do.
   void (*enter)();
   void (*leave)();

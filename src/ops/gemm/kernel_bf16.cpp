@@ -134,17 +134,16 @@ void pack_pairs(const PanelSource& s, int64_t count, int64_t depth, void* panels
   }
 }
 
-void dot_multiply(int64_t depth, const void* a_panel, const void* b_panel, float* c, int64_t c_row,
-                  bool add) {
+void dot_multiply(int64_t depth, const void* a_panel, const void* b_panel, float* c, int64_t c_row, bool add,
+                  const void* ahead) {
   const auto* a = static_cast<const uint32_t*>(a_panel);
   const auto* b = static_cast<const uint32_t*>(b_panel);
   __m512 left[kDotRows], right[kDotRows];
 #pragma GCC unroll 16
   for (int i = 0; i < kDotRows; ++i) left[i] = right[i] = _mm512_setzero_ps();
-  const int64_t panel = depth / 2 * kColumns;
+  const auto* soon = static_cast<const uint32_t*>(ahead);
   for (int64_t k = 0; k < depth; k += 2) {
-    __builtin_prefetch(b + panel, 0, 2);  // the panel after this one
-    __builtin_prefetch(b + panel + 16, 0, 2);
+    __builtin_prefetch(soon, 0, 2);
     const auto b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
     const auto b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 16));
 #pragma GCC unroll 16
@@ -155,6 +154,7 @@ void dot_multiply(int64_t depth, const void* a_panel, const void* b_panel, float
     }
     a += kDotRows;
     b += kColumns;
+    soon += kColumns / 4;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kDotRows; ++i) {
@@ -195,10 +195,11 @@ void amx_pack_b(const PanelSource& s, int64_t count, int64_t depth, void* panels
 }
 
 // Tiles 0-3: C; 4, 5: A; 6, 7: B.
-void amx_multiply(int64_t depth, const void* a_panel, const void* b_panel, float* c, int64_t c_row,
-                  bool add) {
+void amx_multiply(int64_t depth, const void* a_panel, const void* b_panel, float* c, int64_t c_row, bool add,
+                  const void* ahead) {
   const auto* a = static_cast<const std::byte*>(a_panel);
   const auto* b = static_cast<const std::byte*>(b_panel);
+  const auto* soon = static_cast<const std::byte*>(ahead);
   const auto c_stride = static_cast<std::size_t>(c_row) * sizeof(float);
   float* lower = c + 16 * c_row;
   if (add) {
@@ -221,8 +222,11 @@ void amx_multiply(int64_t depth, const void* a_panel, const void* b_panel, float
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+#pragma GCC unroll 8
+    for (int line = 0; line < 8; ++line) __builtin_prefetch(soon + line * 64, 0, 2);
     a += 2048;
     b += 2048;
+    soon += 512;
   }
   _tile_stored(0, c, c_stride);
   _tile_stored(1, c + 16, c_stride);
@@ -240,7 +244,7 @@ const GemmKernel& bf16_dot_gemm_kernel() {
 }
 
 const GemmKernel& bf16_amx_gemm_kernel() {
-  static constexpr GemmKernel kKernel = {"bf16_amx", kAmxRows,   kColumns,     384,       kAmxDepth, 2, false,
+  static constexpr GemmKernel kKernel = {"bf16_amx", kAmxRows,   kColumns,     768,       kAmxDepth, 2, false,
                                          amx_pack_a, amx_pack_b, amx_multiply, amx_enter, amx_leave};
   return kKernel;
 }

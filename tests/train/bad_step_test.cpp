@@ -49,10 +49,10 @@ TEST(BadStep, ANanInAWeightsGradientAloneIsNamed) {
   Planter planter;
   t.ctx.add_observer(&planter);
   t.train(0);
-  EXPECT_EQ(
-      complaint([&] { t.step->finish(); }),
-      "step 1 is not finite: [add_rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] holds inf at "
-      "element 3");
+  EXPECT_EQ(complaint([&] { t.step->finish(); }),
+            "step 1 is not finite: [add_rms_norm] fused backward in layers.0.mlp: output 'dweight' [24] "
+            "holds inf at "
+            "element 3");
   EXPECT_EQ(t.ctx.tape().size(), 0) << "the replay's activations are still held";
 }
 

@@ -24,7 +24,8 @@ class CpuBackend final : public HostBackend {
     const bool large = bytes >= 2 * kHugePage;
     // posix_memalign keeps the exact size, so a sanitizer sees the first byte past the end.
     if (posix_memalign(&p, large ? kHugePage : 64, bytes) != 0) return nullptr;
-    if (large) (void)madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: no matter if refused
+    if (large)
+      (void)madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: no matter if refused
     return p;
   }
   void release(void* ptr) override { std::free(ptr); }

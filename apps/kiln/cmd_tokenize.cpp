@@ -90,6 +90,7 @@ std::string to_json(const TokenizeReport& r) {
                              {"bytes_per_token", r.bytes_per_token()},
                              {"trained_bpe", trained},
                              {"encode_seconds", r.encode_seconds},
+                             {"write_seconds", r.write_seconds},
                              {"encode_mb_per_s", r.encode_mb_per_second()},
                              {"threads", r.threads},
                              {"train", files_json(r.train)},
@@ -114,8 +115,8 @@ std::string to_text(const TokenizeReport& r) {
   text += fmt::format("tokenizer  {}, vocabulary {}, {}\n", r.tokenizer, r.vocab_size, r.fingerprint);
   text += fmt::format("tokens     {} ({} to train, {} to validate), {:.2f} bytes a token\n", r.tokens(),
                       r.train_tokens, r.val_tokens, r.bytes_per_token());
-  text += fmt::format("encoded    in {:.2f} s, {:.1f} MB/s with {} thread(s)\n", r.encode_seconds,
-                      r.encode_mb_per_second(), r.threads);
+  text += fmt::format("encoded    in {:.2f} s, {:.1f} MB/s with {} thread(s); writing took {:.2f} s\n",
+                      r.encode_seconds, r.encode_mb_per_second(), r.threads, r.write_seconds);
   text += fmt::format("written    {}: {} shard(s), tokenizer.json, dataset.json\n", r.out,
                       r.train.size() + r.val.size());
   return text;

@@ -97,17 +97,30 @@ class PartWriter {
     if (range.end > file.size()) throw Error(fmt::format("{} was shortened while it was read", range.path));
     encoder.encode(file.text().substr(range.begin, range.end - range.begin), SpecialText::recognise,
                    [&](std::span<const int32_t> ids, std::size_t bytes) {
-                     writer_.append(ids);
+                     write(ids);
                      done(bytes);
                    });
-    if (end_) writer_.append({&*end_, 1});
+    if (end_) write({&*end_, 1});
   }
   int64_t tokens() const { return writer_.tokens(); }
-  std::vector<ShardFile> finish() { return writer_.finish(); }
+  double seconds() const { return seconds_; }  // spent writing
+  std::vector<ShardFile> finish() {
+    const Stopwatch watch;
+    std::vector<ShardFile> files = writer_.finish();
+    seconds_ += watch.seconds();
+    return files;
+  }
 
  private:
+  void write(std::span<const int32_t> ids) {
+    const Stopwatch watch;
+    writer_.append(ids);
+    seconds_ += watch.seconds();
+  }
+
   std::optional<int32_t> end_;
   ShardWriter writer_;
+  double seconds_ = 0;
 };
 
 }  // namespace
@@ -136,7 +149,8 @@ TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& 
   for (const TextRange& r : text.validation) val_part.add(r, encoder, advance);
   report.train = train_part.finish();
   report.val = val_part.finish();
-  report.encode_seconds = encoding.seconds();
+  report.write_seconds = train_part.seconds() + val_part.seconds();
+  report.encode_seconds = encoding.seconds() - report.write_seconds;
 
   save_tokenizer(*tokenizer, request.out);
   report.out = request.out;

@@ -14,12 +14,12 @@
 namespace kiln::cli {
 
 struct TokenizeRequest {
-  std::string text;                   // file or folder
-  std::string tokenizer = "byte";     // or a file or folder
-  int32_t train_bpe = 0;              // vocabulary to train; 0: none
-  std::string pattern;                // to split words by; empty: gpt2, or what the file tells
-  std::vector<std::string> specials;  // for training; empty: <|endoftext|>
-  std::string out;
+  std::string text = {};                   // file or folder
+  std::string tokenizer = "byte";          // or a file or folder
+  int32_t train_bpe = 0;                   // vocabulary to train; 0: none
+  std::string pattern = {};                // to split words by; empty: gpt2, or what the file tells
+  std::vector<std::string> specials = {};  // for training; empty: <|endoftext|>
+  std::string out = {};
   int64_t shard_tokens = 100'000'000;
   double validation = 0.05;  // part of the text held out
   bool overwrite = false;
@@ -35,7 +35,7 @@ struct TokenizeReport {
   int32_t vocab_size = 0, vocab_wanted = 0;
   std::size_t merges = 0;
   double count_seconds = 0, train_seconds = 0;  // of training: counting words; merging
-  double encode_seconds = 0;                    // encoding and writing
+  double encode_seconds = 0, write_seconds = 0;
   int threads = 0;
   std::vector<ShardFile> train, val;
   int64_t train_tokens = 0, val_tokens = 0;

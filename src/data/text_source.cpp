@@ -95,8 +95,14 @@ TextSplit split_text(const TextSource& source, double fraction) {
     if (cut > 0 && cut < f.size) {
       const MappedFile file(f.path);
       const std::string_view text = file.text();
-      const std::size_t line_end = text.find('\n', cut - 1);
-      if (line_end != std::string_view::npos && line_end + 1 < f.size) cut = line_end + 1;
+      const bool last = &f == &source.files().back();
+      const std::size_t line_end = text.find('\n', cut - 1),
+                        line_begin = text.rfind('\n', cut - 1) + 1;  // npos + 1 is 0
+      if (line_end != std::string_view::npos && (line_end + 1 < f.size || !last)) {
+        cut = line_end + 1;
+      } else if (line_begin > 0) {
+        cut = line_begin;
+      }
       while (cut < f.size && (static_cast<unsigned char>(text[cut]) & 0xc0U) == 0x80) ++cut;
     }
     if (cut > 0) split.train.push_back({f.path, 0, cut});

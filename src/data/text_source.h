@@ -48,8 +48,8 @@ struct TextRange {
   std::size_t begin, end;
 };
 
-// The last `fraction` of the text is held out for validation. The cut falls at a line's end, or between two
-// characters where the line is the last; either part may come out empty.
+// The last `fraction` of the text is held out for validation. The cut falls at a line's end, or, in a
+// text of one line, between two characters; either part may come out empty.
 struct TextSplit {
   std::vector<TextRange> train, validation;
 };

@@ -194,7 +194,7 @@ TEST(Tiktoken, EncodingsAreToldByTheirSize) {
   const auto file = [](int32_t count) {
     BpeModel m;
     for (int b = 0; b < 256; ++b) m.tokens.emplace_back(1, static_cast<char>(b));
-    for (int32_t i = 256; i < count; ++i) m.tokens.push_back("\xff" + std::to_string(i));
+    for (int32_t i = 256; i < count; ++i) m.tokens.push_back(cat("\xff", i));
     return tiktoken_text(m);
   };
   const BpeModel llama3 = parse_tiktoken(file(128'000), {}, "t");

@@ -48,14 +48,18 @@ void prepare_folder(const TokenizeRequest& request) {
   }
 }
 
-std::shared_ptr<const Tokenizer> train(const TokenizeRequest& request, const TextSplit& text,
-                                       ThreadPool& pool, TokenizeReport& report,
-                                       const TokenizeProgress& progress) {
+BpeTrainOptions train_options(const TokenizeRequest& request) {
   BpeTrainOptions options;
   options.vocab_size = request.train_bpe;
   if (!request.specials.empty()) options.specials = request.specials;
   check_train_options(options);
-  const auto splitter = make_splitter(request.pattern.empty() ? "gpt2" : request.pattern);
+  return options;
+}
+
+std::shared_ptr<const Tokenizer> train(BpeTrainOptions options,
+                                       const std::shared_ptr<const Splitter>& splitter, const TextSplit& text,
+                                       ThreadPool& pool, TokenizeReport& report,
+                                       const TokenizeProgress& progress) {
   std::vector<SpecialToken> specials;
   for (const std::string& s : options.specials)
     specials.push_back({s, static_cast<int32_t>(specials.size())});
@@ -132,9 +136,16 @@ TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& 
   ThreadPool pool(request.threads > 0 ? request.threads : ThreadPool::available_threads());
   // What can be wrong with the tokenizer shows before the folder is touched.
   std::shared_ptr<const Tokenizer> tokenizer;
-  if (request.train_bpe == 0) tokenizer = load_tokenizer(request.tokenizer, request.pattern);
+  BpeTrainOptions options;
+  std::shared_ptr<const Splitter> splitter;
+  if (request.train_bpe == 0) {
+    tokenizer = load_tokenizer(request.tokenizer, request.pattern);
+  } else {
+    options = train_options(request);
+    splitter = make_splitter(request.pattern.empty() ? "gpt2" : request.pattern);
+  }
   prepare_folder(request);
-  if (!tokenizer) tokenizer = train(request, text, pool, report, progress);
+  if (!tokenizer) tokenizer = train(options, splitter, text, pool, report, progress);
 
   const Stopwatch encoding;
   TextEncoder encoder(*tokenizer, pool);

@@ -73,7 +73,12 @@ TEST(Tokenize, MistakesLeaveTheFolderAlone) {
   request.overwrite = true;
   request.tokenizer = folder / "none";
   EXPECT_NE(KILN_ERROR_OF(tokenize(request, no_progress)).find("there is no tokenizer"), std::string::npos);
+  request.train_bpe = 300;
+  request.pattern = "gtp2";
+  EXPECT_NE(KILN_ERROR_OF(tokenize(request, no_progress)).find("there is no pattern"), std::string::npos);
   EXPECT_EQ(folder.read("out/dataset.json"), before);
+  request.train_bpe = 0;
+  request.pattern.clear();
   request.tokenizer = "byte";
   EXPECT_EQ(tokenize(request, no_progress).tokenizer, "byte");
   EXPECT_EQ(folder.read("out/dataset.json"), before);

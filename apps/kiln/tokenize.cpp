@@ -60,10 +60,7 @@ std::shared_ptr<const Tokenizer> train(BpeTrainOptions options,
                                        const std::shared_ptr<const Splitter>& splitter, const TextSplit& text,
                                        ThreadPool& pool, TokenizeReport& report,
                                        const TokenizeProgress& progress) {
-  std::vector<SpecialToken> specials;
-  for (const std::string& s : options.specials)
-    specials.push_back({s, static_cast<int32_t>(specials.size())});
-  WordCounts counts(splitter, SpecialTokens(std::move(specials)));
+  WordCounts counts(splitter, SpecialTokens::numbered(options.specials, 0));
 
   std::size_t total = 0, done = 0;
   for (const TextRange& r : text.train) total += r.end - r.begin;

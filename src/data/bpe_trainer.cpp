@@ -188,10 +188,7 @@ BpeModel train_bpe(const WordCounts& counts, std::shared_ptr<const Splitter> spl
   model.tokens = std::move(trainer.tokens());
   model.merges = std::move(trainer.merges());
   model.splitter = std::move(splitter);
-  std::vector<SpecialToken> list;
-  for (const std::string& text : options.specials)
-    list.push_back({text, static_cast<int32_t>(model.tokens.size() + list.size())});
-  model.specials = SpecialTokens(std::move(list));
+  model.specials = SpecialTokens::numbered(options.specials, static_cast<int32_t>(model.tokens.size()));
   model.check("the trained BPE");
   return model;
 }

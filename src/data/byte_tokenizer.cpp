@@ -22,6 +22,7 @@ class ByteTokenizer final : public Tokenizer {
   int32_t vocab_size() const override { return 257; }
   std::string fingerprint() const override {
     std::vector<std::string_view> all;
+    all.reserve(static_cast<std::size_t>(vocab_size()));
     for (int32_t id = 0; id < vocab_size(); ++id) all.push_back(bytes_of(id));
     return vocabulary_fingerprint(all);
   }

@@ -31,6 +31,13 @@ SpecialTokens::SpecialTokens(std::vector<SpecialToken> tokens) : tokens_(std::mo
   }
 }
 
+SpecialTokens SpecialTokens::numbered(const std::vector<std::string>& texts, int32_t first) {
+  std::vector<SpecialToken> tokens;
+  tokens.reserve(texts.size());
+  for (const std::string& text : texts) tokens.push_back({text, first + static_cast<int32_t>(tokens.size())});
+  return SpecialTokens(std::move(tokens));
+}
+
 std::optional<int32_t> SpecialTokens::id_of(std::string_view text) const {
   for (const SpecialToken& t : tokens_) {
     if (t.text == text) return t.id;

@@ -23,6 +23,8 @@ class SpecialTokens {
   SpecialTokens() = default;
   // Error for an empty text, and for a text or an id that comes twice.
   explicit SpecialTokens(std::vector<SpecialToken> tokens);
+  // With ids first, first + 1, ...
+  static SpecialTokens numbered(const std::vector<std::string>& texts, int32_t first);
 
   const std::vector<SpecialToken>& all() const { return tokens_; }  // by id
   bool empty() const { return tokens_.empty(); }

@@ -11,36 +11,32 @@ namespace {
 
 struct Encoding {
   std::string_view pattern;
-  std::vector<SpecialToken> specials;
+  SpecialTokens specials;
 };
 
-std::vector<SpecialToken> llama3_specials(int32_t first) {
+SpecialTokens llama3_specials(int32_t first) {
   const auto reserved = [](int n) { return cat("<|reserved_special_token_", n, "|>"); };
   std::vector<std::string> names = {
       "<|begin_of_text|>", "<|end_of_text|>",     reserved(0),         reserved(1), reserved(2),
       reserved(3),         "<|start_header_id|>", "<|end_header_id|>", reserved(4), "<|eot_id|>"};
   for (int n = 5; n < 251; ++n) names.push_back(reserved(n));
-  std::vector<SpecialToken> tokens;
-  for (std::string& name : names)
-    tokens.push_back({std::move(name), first + static_cast<int32_t>(tokens.size())});
-  return tokens;
+  return SpecialTokens::numbered(names, first);
 }
 
 Encoding encoding_of(int32_t tokens) {
   switch (tokens) {
     case 100'256:
-      return {"cl100k",
-              {{std::string(kEndOfText), 100'257},
-               {"<|fim_prefix|>", 100'258},
-               {"<|fim_middle|>", 100'259},
-               {"<|fim_suffix|>", 100'260},
-               {"<|endofprompt|>", 100'276}}};
+      return {"cl100k", SpecialTokens({{std::string(kEndOfText), 100'257},
+                                       {"<|fim_prefix|>", 100'258},
+                                       {"<|fim_middle|>", 100'259},
+                                       {"<|fim_suffix|>", 100'260},
+                                       {"<|endofprompt|>", 100'276}})};
     case 199'998:
-      return {"o200k", {{std::string(kEndOfText), 199'999}, {"<|endofprompt|>", 200'018}}};
+      return {"o200k", SpecialTokens({{std::string(kEndOfText), 199'999}, {"<|endofprompt|>", 200'018}})};
     case 128'000:
       return {"llama3", llama3_specials(128'000)};
     default:
-      return {"gpt2", {{std::string(kEndOfText), tokens}}};
+      return {"gpt2", SpecialTokens::numbered({std::string(kEndOfText)}, tokens)};
   }
 }
 
@@ -76,12 +72,8 @@ BpeModel parse_tiktoken(std::string_view text, const TiktokenOptions& options, s
   }
   const auto count = static_cast<int32_t>(model.tokens.size());
   Encoding encoding = encoding_of(count);
-  if (!options.specials.empty()) {
-    encoding.specials.clear();
-    for (const std::string& name : options.specials)
-      encoding.specials.push_back({name, count + static_cast<int32_t>(encoding.specials.size())});
-  }
-  model.specials = SpecialTokens(std::move(encoding.specials));
+  model.specials = options.specials.empty() ? std::move(encoding.specials)
+                                            : SpecialTokens::numbered(options.specials, count);
   model.splitter =
       make_splitter(options.pattern.empty() ? encoding.pattern : std::string_view(options.pattern));
   model.whole_words_first = true;

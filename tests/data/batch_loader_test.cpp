@@ -96,6 +96,7 @@ TEST(BatchLoader, EveryWindowExactlyOncePerEpoch) {
   for (const auto& [world, micro, batch] :
        {std::tuple{1, 1, 1}, {2, 1, 3}, {3, 2, 2}, {4, 1, 5}, {2, 3, 4}}) {
     std::vector<std::unique_ptr<BatchLoader>> ranks;
+    ranks.reserve(static_cast<std::size_t>(world));
     for (int r = 0; r < world; ++r) {
       ranks.push_back(std::make_unique<BatchLoader>(tokens, LoaderOptions{.batch = batch,
                                                                           .context = kT,
@@ -135,6 +136,7 @@ TEST(BatchLoader, OneRankWithFourMicroStepsSeesWhatFourRanksSee) {
   BatchLoader one(tokens, {.batch = 2, .context = 5, .micro_steps = 4, .seed = 1});
   BatchLoader wide(tokens, {.batch = 8, .context = 5, .seed = 1});
   std::vector<std::unique_ptr<BatchLoader>> four;
+  four.reserve(4);
   for (int r = 0; r < 4; ++r)
     four.push_back(std::make_unique<BatchLoader>(
         tokens, LoaderOptions{.batch = 2, .context = 5, .rank = r, .world = 4, .seed = 1}));

@@ -7,6 +7,7 @@ namespace {
 
 std::vector<std::string> letters(const std::string& word) {
   std::vector<std::string> symbols;
+  symbols.reserve(word.size());
   for (const char c : word) symbols.emplace_back(1, c);
   return symbols;
 }

@@ -92,7 +92,8 @@ TEST(SplitText, ALineWithoutEndIsCutBetweenCharacters) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "\u4e2d";
   const TextSource source(folder.write("a", text));
-  for (double fraction = 0.01; fraction < 0.95; fraction += 0.03) {
+  for (int percent = 1; percent < 95; percent += 3) {
+    const double fraction = percent / 100.0;
     const TextSplit split = split_text(source, fraction);
     EXPECT_EQ(joined(split.train).size() % 3, 0U);
     EXPECT_EQ(joined(split.train) + joined(split.validation), text);

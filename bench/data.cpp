@@ -44,6 +44,7 @@ std::string make_text() {
                   kCoda[draw() % std::size(kCoda)]);
   }
   std::vector<double> up_to;  // cumulative weights
+  up_to.reserve(lexicon.size());
   double sum = 0;
   for (std::size_t r = 0; r < lexicon.size(); ++r) up_to.push_back(sum += 1 / (static_cast<double>(r) + 2.7));
   std::string text;
@@ -85,7 +86,7 @@ void rate(benchmark::State& state, const Bench& b) {
 
 void split(benchmark::State& state, const Bench& b, const Splitter& splitter) {
   std::vector<std::string_view> words;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     words.clear();
     splitter.split(b.text, words);
     benchmark::DoNotOptimize(words.data());
@@ -94,13 +95,13 @@ void split(benchmark::State& state, const Bench& b, const Splitter& splitter) {
 }
 
 void train_bpe_10k(benchmark::State& state, const Bench& b) {
-  for (auto _ : state) benchmark::DoNotOptimize(train(b.text).merges.size());
+  while (state.KeepRunning()) benchmark::DoNotOptimize(train(b.text).merges.size());
 }
 
 // With nothing remembered from before, as a fresh start has it.
 void encode(benchmark::State& state, const Bench& b) {
   std::vector<int32_t> ids;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     ids.clear();
     const auto scratch = b.tokenizer->make_scratch();
     b.tokenizer->encode_plain(b.text, *scratch, ids);
@@ -113,7 +114,7 @@ void encode(benchmark::State& state, const Bench& b) {
 // One step of 8 sequences of 1,024 tokens, made by the caller's own thread.
 void load(benchmark::State& state, const Bench& b) {
   BatchLoader loader(b.tokens, {.batch = 8, .context = 1024, .prefetch = false});
-  for (auto _ : state) benchmark::DoNotOptimize(loader.next().data());
+  while (state.KeepRunning()) benchmark::DoNotOptimize(loader.next().data());
 }
 
 void run(const std::string& path) {

@@ -18,6 +18,7 @@ NaiveBpe naive_train(const std::map<std::string, int64_t>& words, std::size_t vo
   NaiveBpe bpe;
   for (int b = 0; b < 256; ++b) bpe.tokens.emplace_back(1, static_cast<char>(b));
   std::vector<std::pair<std::vector<std::string>, int64_t>> split;
+  split.reserve(words.size());
   for (const auto& [word, count] : words) split.emplace_back(letters(word), count);
   // char_traits<char> compares as unsigned bytes, so std::string's order is the bytes' order.
   while (bpe.tokens.size() < vocab_size) {

@@ -54,6 +54,13 @@ bench-dispatch: ## what one op call costs the host, in ns
 	@cmake --build --preset release -j$(JOBS) --target bench_dispatch
 	@build/bench_dispatch
 
+.PHONY: bench-data
+bench-data: ## splitting, BPE training, encoding and loading on one thread
+	@$(INSTALL) build bench
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS) --target bench_data
+	@build/bench_data
+
 .PHONY: bench-peers
 bench-peers: ## matrix products beside oneDNN's and OpenBLAS's, in one run
 	@$(INSTALL) build peers

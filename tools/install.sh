@@ -6,7 +6,8 @@
 # without asking apt, when all is there. KILN_NO_INSTALL=1 skips it altogether.
 set -euo pipefail
 
-# One line per need: group, probe, package. Probes: command:NAME, header:PATH below an include folder.
+# One line per need: group, probe, package; "optional" where kiln builds without it too, and then says what it lacks.
+# Probes: command:NAME, header:PATH below an include folder.
 needs() {
   cat <<'LIST'
 build command:g++ g++
@@ -16,6 +17,7 @@ build command:git git
 build header:fmt/format.h libfmt-dev
 build header:CLI/CLI.hpp libcli11-dev
 build header:nlohmann/json.hpp nlohmann-json3-dev
+build header:pcre2.h libpcre2-dev optional
 test header:gtest/gtest.h libgtest-dev
 bench header:benchmark/benchmark.h libbenchmark-dev
 peers header:dnnl.hpp libdnnl-dev
@@ -73,14 +75,19 @@ for group in "$@"; do
   esac
 done
 
-missing=()
-while read -r group probe package; do
+missing=() optional=()
+while read -r group probe package kind; do
   [[ $wanted == *" $group "* ]] || continue
-  present "$probe" || missing+=("$package")
+  present "$probe" && continue
+  if [[ $kind == optional ]]; then optional+=("$package"); else missing+=("$package"); fi
 done < <(needs)
-[[ ${#missing[@]} == 0 ]] && exit 0
+[[ ${#missing[@]} == 0 && ${#optional[@]} == 0 ]] && exit 0
 
 give_up() {
+  if [[ ${#missing[@]} == 0 ]]; then
+    echo "install: $1; going on without: ${optional[*]} (kiln doctor says what that costs)" >&2
+    exit 0
+  fi
   echo "install: $1; missing: ${missing[*]}" >&2
   echo "hint: install them by other means, or set KILN_NO_INSTALL=1 if they are there and were not found" >&2
   exit 1
@@ -93,11 +100,14 @@ if [[ $(id -u) != 0 ]]; then
   as_root=(sudo)
 fi
 
-echo "install: ${missing[*]}" >&2
+echo "install: ${missing[*]} ${optional[*]}" >&2
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2)
-install() { "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null; }
+install() { [[ $# == 0 ]] || "${apt[@]}" install -y --no-install-recommends "$@" >/dev/null; }
 # The package lists of a fresh machine are empty or old; those of a used one are mostly good enough.
-if ! install 2>/dev/null; then
+if ! install "${missing[@]}" 2>/dev/null; then
   "${apt[@]}" update >&2 || true  # one dead source must not stop the others
-  install || give_up "apt could not install them"
+  install "${missing[@]}" || give_up "apt could not install them"
 fi
+missing=()
+# No second try with new lists: a machine without a network would wait for it at every build.
+install "${optional[@]}" 2>/dev/null || give_up "apt could not install them"

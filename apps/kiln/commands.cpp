@@ -13,6 +13,8 @@ std::span<const Command> commands() {
        add_sizes},
       {"bench", "timed studies: op", "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16",
        add_bench},
+      {"tokenize", "text to token shards; trains a BPE where asked to",
+       "kiln tokenize --text docs --train-bpe 4096 --out runs/docs", add_tokenize},
   };
   return kCommands;
 }

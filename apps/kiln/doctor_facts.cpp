@@ -9,6 +9,7 @@
 #include "autograd/tape.h"
 #include "base/build_info.h"
 #include "base/error.h"
+#include "data/splitter.h"
 #include "device/gpu_code.h"
 #include "ops/linear/linear.h"
 #include "perf/timing.h"
@@ -163,9 +164,12 @@ DoctorFacts examine_machine(bool measure) {
   facts.gpus = list_gpus(&facts.why_no_gpu);
   facts.cublaslt_version = cublaslt_version();
   const std::string_view without_gpu = "models run on the CPU only";
+  const std::string pcre2 = pcre2_version();
   facts.parts = {
       {"cuda", build.cuda, fmt::format("code for {}", build.cuda_archs), without_gpu},
       {"cublaslt", build.cuda, fmt::format("version {}", facts.cublaslt_version), without_gpu},
+      {"pcre2", !pcre2.empty(), fmt::format("version {}", pcre2),
+       "tokenizers that split words by another pattern than GPT-2's cannot be used; install libpcre2-dev"},
   };
   facts.problems = find_problems(facts, build.cuda, build.cuda_archs, gpu_in_machine());
   return facts;

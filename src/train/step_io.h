@@ -3,20 +3,14 @@
 // one step late. The ring also keeps the last batches, so that a bad step can be run again.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "autograd/rank_context.h"
+#include "data/host_batch.h"
 #include "device/owned.h"
 #include "ops/step_scalars/step_scalars.h"
 
 namespace kiln {
-
-// One micro-step's tokens on the host: B x T inputs and the targets that follow them.
-struct HostBatch {
-  std::span<const int32_t> tokens;
-  std::span<const int32_t> targets;
-};
 
 class StepIo {
  public:

@@ -90,6 +90,30 @@ expect 3 1 '^kiln: \[linear\] nothing could be timed: lt \(cuda\): runs on cuda,
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' \
   bench op add --shape rows=2,cols=2 --device cpu --out /dev/null/x
 
+printf 'one line of text\nand another one\n' >"$work/text"
+: >"$work/empty"
+printf 'a\0b' >"$work/binary"
+expect 0 0 '^tokenizer  byte, vocabulary 257' tokenize --text "$work/text" --out "$work/tokens"
+[[ $(wc -c <"$work/tokens/train_000000.bin") == 1060 ]] || fail "kiln tokenize: wrong size of train_000000.bin"
+expect 1 2 ' already holds tokens$' tokenize --text "$work/text" --out "$work/tokens"
+expect 0 0 '^\{' tokenize --text "$work/text" --train-bpe 260 --out "$work/tokens" --overwrite --json
+expect 0 0 '^tokenizer  bpe, vocabulary 260' tokenize --text "$work/text" --tokenizer "$work/tokens" --out "$work/tokens2"
+expect 0 0 'Example:' tokenize --help
+expect 2 2 '^kiln: kiln tokenize needs --text$' tokenize
+expect 1 2 "^kiln: there is no text $work/none$" tokenize --text "$work/none" --out "$work/t"
+expect 1 1 "^kiln: $work/empty cannot be used as text: it is empty$" tokenize --text "$work/empty" --out "$work/t"
+expect 1 1 'it is binary: a zero byte at offset 1$' tokenize --text "$work/binary" --out "$work/t"
+expect 1 2 "^kiln: there is no tokenizer nowhere$" tokenize --text "$work/text" --tokenizer nowhere --out "$work/t"
+expect 2 1 "^kiln: --train-bpe is '10k'; expected a number from 257 to 4000000$" \
+  tokenize --text "$work/text" --train-bpe 10k --out "$work/t"
+expect 2 1 '^kiln: --tokenizer and --train-bpe are both given' \
+  tokenize --text "$work/text" --train-bpe 300 --tokenizer byte --out "$work/t"
+expect 2 1 '^kiln: --special is given without --train-bpe' tokenize --text "$work/text" --special '<x>' --out "$work/t"
+expect 2 2 "^hint: did you mean 'gpt2'\?$" tokenize --text "$work/text" --train-bpe 300 --pattern gtp2 --out "$work/t"
+expect 2 1 "^kiln: --validation is '2'; expected a number from 0 to 0.9$" \
+  tokenize --text "$work/text" --validation 2 --out "$work/t"
+expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' tokenize --text "$work/text" --out /dev/null/x
+
 "$kiln" ops >"$work/out" 2>"$work/err"
 [[ $(awk '{ if (length > n) n = length } END { print n }' "$work/out") -le 80 ]] || fail "kiln ops: over 80 columns"
 

@@ -1,0 +1,38 @@
+// Any text is a JSON document within the limits or an Error that names its source. What is taken is read the
+// same way again after it was written out, and its keys were all different: nothing was dropped on the way.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace {
+
+void check_depth(const nlohmann::json& value, int left) {
+  if (left < 0) std::abort();
+  for (const auto& child : value) {
+    if (child.is_structured()) check_depth(child, left - 1);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  kiln::JsonLimits limits{.max_bytes = 1 << 16, .max_depth = 8, .max_values = 1000};
+  limits.comments = size % 2 == 1;
+  try {
+    const nlohmann::json value = kiln::parse_json(text, limits, "input");
+    if (value.is_structured()) check_depth(value, limits.max_depth - 1);
+    if (kiln::parse_json(value.dump(), limits, "again") != value) std::abort();
+    const kiln::JsonValue root(value, "input");
+    (void)root.get("a").is_null();
+    if (value.is_number()) (void)root.integer(-10, 10);
+  } catch (const kiln::Error& error) {
+    const std::string_view what = error.what();
+    if (!what.starts_with("input: ")) std::abort();
+  }
+  return 0;
+}

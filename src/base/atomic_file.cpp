@@ -1,0 +1,102 @@
+#include "base/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+// A rename is safe from a power cut only once the folder's own entry is on the disk.
+bool sync_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool done = ::fsync(file) == 0 || errno == EINVAL;  // some file systems have no such thing
+  ::close(file);
+  return done;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file_ < 0) fail("cannot create", 0);
+  buffer_.reserve(kBufferBytes);
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ < 0) return;
+  ::close(file_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(std::string_view doing, uint64_t bytes) const {
+  const int why = errno;
+  throw Error(cat(doing, " ", path_, ": ", std::strerror(why),
+                  bytes == 0 ? "" : cat(" (", bytes, " bytes more were wanted after ", size_, ")")),
+              why == ENOSPC ? "free some space, or name a folder on another disk with --out"
+                            : "name a folder that can be written with --out");
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  if (buffer_.size() + bytes.size() > kBufferBytes) flush();
+  if (bytes.size() >= kBufferBytes) {
+    write_at(size_, bytes);
+  } else {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+  size_ += bytes.size();
+}
+
+void AtomicFile::overwrite(uint64_t offset, std::span<const std::byte> bytes) {
+  if (offset > size_ || bytes.size() > size_ - offset)
+    throw Error(
+        cat("cannot overwrite ", bytes.size(), " bytes at ", offset, " of ", path_, ": it has ", size_));
+  flush();
+  write_at(offset, bytes);
+}
+
+void AtomicFile::flush() {
+  write_at(size_ - buffer_.size(), buffer_);
+  buffer_.clear();
+}
+
+void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("cannot write", bytes.size());
+    offset += static_cast<uint64_t>(n);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  flush();
+  if (::fsync(file_) != 0) fail("cannot write", 0);
+  const int file = std::exchange(file_, -1);
+  if (::close(file) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int why = errno;
+    ::unlink(temporary_.c_str());
+    errno = why;
+    fail("cannot write", 0);
+  }
+  if (!sync_folder_of(path_)) fail("cannot force to the disk the folder of", 0);
+}
+
+void write_file_atomically(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.append(text);
+  file.commit();
+}
+
+}  // namespace kiln

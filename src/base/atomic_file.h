@@ -1,0 +1,45 @@
+// A file that appears whole or not at all: written under a temporary name, forced to the disk, renamed, and
+// the folder forced to the disk too. Whoever dies in between leaves the old file, if there was one,
+// untouched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln {
+
+class AtomicFile {
+ public:
+  // Opens "<path>.tmp", replacing what an earlier, broken run may have left there.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();  // without commit(): removes the temporary file
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }  // bytes appended so far
+
+  void append(std::span<const std::byte> bytes);
+  void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
+  void overwrite(uint64_t offset, std::span<const std::byte> bytes);  // of what was appended: headers
+  void commit();
+
+ private:
+  [[noreturn]] void fail(std::string_view doing, uint64_t bytes) const;
+  void flush();
+  void write_at(uint64_t offset, std::span<const std::byte> bytes);
+
+  std::string path_, temporary_;
+  int file_ = -1;
+  uint64_t size_ = 0;
+  std::vector<std::byte> buffer_;  // the last bytes appended, not yet handed to the system
+};
+
+// The whole of it in one call.
+void write_file_atomically(const std::string& path, std::string_view text);
+
+}  // namespace kiln

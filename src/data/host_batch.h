@@ -1,0 +1,15 @@
+// What the loader hands to the training step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace kiln {
+
+// One micro-step's tokens on the host: B x T inputs and the targets that follow them.
+struct HostBatch {
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> targets;
+};
+
+}  // namespace kiln

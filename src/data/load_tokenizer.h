@@ -1,0 +1,23 @@
+// A tokenizer by what the user names: "byte", a file, or a folder that holds one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/bpe_tokenizer.h"
+
+namespace kiln {
+
+// "byte"; a tokenizer.json; a vocab.json with merges.txt beside it; a tiktoken file (its first line says so);
+// or a folder with one of these. `pattern` names the split pattern for tiktoken files that do not tell; empty
+// otherwise.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& name_or_path,
+                                                const std::string& pattern = {});
+
+// tokenizer.json for any tokenizer; the byte tokenizer becomes a BPE without merges that gives the same ids.
+std::string tokenizer_json(const Tokenizer& tokenizer);
+
+// Writes tokenizer.json into the folder, whole or not at all.
+void save_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
+
+}  // namespace kiln

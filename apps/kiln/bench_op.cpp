@@ -55,15 +55,17 @@ Cost cost_of(const OpBench& bench, const BenchShape& shape, DType dtype, std::st
 
 // --- memory: a shape that cannot fit is refused before it takes the machine down
 
-void check_memory(const BenchOpRequest& request, const BenchShape& shape, DType dtype) {
-  const OpCase c = request.bench.make(shape);
-  RankContext meta(options_for(Device::meta(request.device.target), 1, 0));
-  CaseData nothing;
-  nothing.inputs.resize(c.inputs.size());
+// Of the host, by one variant; empty: the one a run takes.
+double bytes_needed(const BenchOpRequest& request, const OpCase& c, DType dtype, std::string_view variant,
+                    double available) {
   double host = 0;  // drawn as doubles, then converted
   for (const CaseInput& in : c.inputs)
     host = std::max(host, static_cast<double>(in.shape.numel()) * static_cast<double>(8 + size_of(dtype)));
-  if (request.device.type == DeviceType::cpu) {
+  if (request.device.type == DeviceType::cpu && host < available) {
+    RankContext meta(options_for(Device::meta(request.device.target), 1, 0));
+    if (!variant.empty()) meta.variants().set(c.op, variant);
+    CaseData nothing;
+    nothing.inputs.resize(c.inputs.size());
     const bool backward = has_backward(request.bench);
     const CaseResult r = run_case(meta, c, nothing, dtype, {.backward = backward});
     host += static_cast<double>(r.memory.peak_total);
@@ -74,7 +76,21 @@ void check_memory(const BenchOpRequest& request, const BenchShape& shape, DType 
           static_cast<double>(c.call(meta, setup.arguments()).numel()) * static_cast<double>(size_of(dtype));
     }
   }
+  return host;
+}
+
+void check_memory(const BenchOpRequest& request, const BenchShape& shape, DType dtype,
+                  std::string_view variant = {}) {
+  const OpCase c = request.bench.make(shape);
   const double available = static_cast<double>(read_host_limits().memory_available);
+  double host = 0;
+  try {
+    host = bytes_needed(request, c, dtype, variant, available);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::failed) throw;
+    throw Error(fmt::format("[{}] {} in {}: {}", c.op, shape.str(), name_of(dtype), error.what()),
+                "ask for a smaller --shape", ErrorKind::unavailable);  // more than can be counted
+  }
   if (host > 0.9 * available) {
     throw Error(fmt::format("[{}] {} in {} needs {:.1f} GiB of host memory, {:.1f} are available", c.op,
                             shape.str(), name_of(dtype), host / 0x1p30, available / 0x1p30),
@@ -164,7 +180,7 @@ bool BenchReport::any_timed() const {
                      [](const BenchRow& r) { return r.status == BenchRow::Status::timed; });
 }
 
-BenchReport bench_op(const BenchOpRequest& request, const std::function<void(const std::string&)>& progress) {
+void check_bench_request(const BenchOpRequest& request) {
   const std::string& op = request.bench.op;
   if (request.device.is_meta()) {
     throw Error("meta runs no kernels, so there is nothing to time", "use --device cpu or cuda",
@@ -172,7 +188,6 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
   }
   const std::vector<OpListing> ops = list_ops();
   const OpListing& listing = find_op(ops, op);
-  const std::string baseline = baseline_of(listing);
   std::vector<std::string> names;
   names.reserve(listing.variants.size());
   for (const VariantListing& v : listing.variants) names.push_back(v.name);
@@ -182,7 +197,13 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
   for (DType dtype : request.dtypes) {
     for (const BenchShape& shape : request.shapes) check_memory(request, shape, dtype);
   }
+}
 
+BenchReport bench_op(const BenchOpRequest& request, const std::function<void(const std::string&)>& progress) {
+  const std::string& op = request.bench.op;
+  const std::vector<OpListing> ops = list_ops();
+  const OpListing& listing = find_op(ops, op);
+  const std::string baseline = baseline_of(listing);
   RankContext ctx(options_for(request.device, request.threads, request.seed));
   BenchReport report;
   report.op = op;
@@ -230,6 +251,7 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
         }
         ctx.variants().set(op, v.name);
         try {
+          check_memory(request, shape, dtype, v.name);  // naive and composed may need far more than the rest
           if (!check_variant(ctx, request, reference, dtype, row)) {
             row.status = BenchRow::Status::wrong;
             report.rows.push_back(row);

@@ -64,7 +64,10 @@ struct BenchReport {
   bool any_timed() const;
 };
 
-// `progress` is told what is being done, a few words at a time.
+// Throws Error for what cannot be timed: meta, a variant the op does not have, a shape without room.
+void check_bench_request(const BenchOpRequest& request);
+
+// The request has passed check_bench_request(). `progress` is told what is being done, a few words at a time.
 BenchReport bench_op(const BenchOpRequest& request, const std::function<void(const std::string&)>& progress);
 
 }  // namespace kiln::cli

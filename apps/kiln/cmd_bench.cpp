@@ -1,5 +1,6 @@
 // kiln bench: timed studies. Today: `kiln bench op NAME`.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -61,14 +62,18 @@ std::vector<DType> parse_dtypes(std::string_view text) {
   names.reserve(known.size());
   for (DType t : known) names.push_back(name_of(t));
   std::vector<DType> dtypes;
-  for (const std::string& item : split_at_commas(text))
-    dtypes.push_back(known[index_of("--dtype", item, names)]);
+  for (const std::string& item : split_at_commas(text)) {
+    const DType dtype = known[index_of("--dtype", item, names)];
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+  }
   return dtypes;
 }
 
 std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
   std::vector<std::string_view> names = {"both", "forward", "backward"};
-  for (const BenchForm& f : bench.forms) names.push_back(f.name);
+  for (const BenchForm& f : bench.forms) {
+    if (std::find(names.begin(), names.end(), f.name) == names.end()) names.push_back(f.name);
+  }
   index_of("--pass", text, names);
   std::vector<BenchForm> forms;
   for (const BenchForm& f : bench.forms) {
@@ -99,7 +104,10 @@ class Progress {
  public:
   void operator()(const std::string& text) {
     if (!terminal_) return;
-    std::fprintf(stderr, "\r\x1b[K%s", one_line(text).c_str());
+    winsize window{};
+    const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+    const int room = known ? window.ws_col - 1 : 79;  // a line that wraps would not be written over
+    std::fprintf(stderr, "\r\x1b[K%.*s", room, one_line(text).c_str());
     std::fflush(stderr);
   }
   ~Progress() { (*this)(""); }
@@ -134,6 +142,10 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
   for (const BenchShape& shape : request.shapes)
     (void)request.bench.make(shape);  // do its sizes go together?
   if (options.variants != "all") request.variants = split_at_commas(options.variants);
+  if (std::find(request.variants.begin(), request.variants.end(), "") != request.variants.end()) {
+    throw Error(fmt::format("--variant is '{}', which holds an empty name", options.variants),
+                "name variants, or say all", ErrorKind::usage);
+  }
   request.forms = parse_pass(request.bench, options.pass);
   request.threads = parse_threads(options.threads);
   request.seed = common.seed;
@@ -142,6 +154,8 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
   require_gpu(common.device, gpus, why_no_gpu);
   request.device = Device::parse(common.device);
 
+  check_bench_request(request);
+  append_results(common.out, {});  // is there a place for them? Better said now than after minutes
   BenchReport report;
   {
     Progress progress;
@@ -170,7 +184,9 @@ CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
   auto options = std::make_shared<BenchOpOptions>();
   CLI::App* op = app.add_subcommand("op", "Every variant of an op: checked against naive, then timed");
   op->fallthrough();  // --json and its like belong to every command
-  op->footer("Example:\n  kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16");
+  op->footer(
+      "It also takes --json, --seed, --device and --out, as every command does.\n\n"
+      "Example:\n  kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16");
   op->add_option("NAME", options->name, "The op (kiln ops lists them); matmul is linear")->type_name("");
   op->add_option("--variant", options->variants, "all, or names (default all)")->type_name("NAME,...");
   op->add_option("--shape", options->shapes, "Sizes by name; may be given several times")
@@ -182,8 +198,11 @@ CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
       ->type_name("NAME");
   op->add_option("--threads", options->threads, "Of the CPU (default all)")->type_name("N");
   op->add_option("--format", options->format, "table, md or csv (default table)")->type_name("NAME");
-  app.require_subcommand(1);
-  return [options, &common] { run_bench_op(*options, common); };
+  return [options, op, &common] {
+    if (!op->parsed())
+      throw Error("kiln bench needs the name of a study: op", "see `kiln bench --help`", ErrorKind::usage);
+    run_bench_op(*options, common);
+  };
 }
 
 }  // namespace kiln::cli

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "device/backend.h"
+#include "device/cpu/amx.h"
 #include "device/cpu/cpu_features.h"
 
 #define KILN_SIMD_FILE "perf/ceilings_simd.h"
@@ -59,23 +60,13 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))) float d
 
 constexpr double kTileFlops = 4 * 2.0 * 16 * 16 * 32;
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-
 __attribute__((target("amx-tile,amx-bf16"))) float tile_rounds(int64_t rounds, float m, float a) {
   alignas(64) bf16 x[16 * 32];
   alignas(64) bf16 y[16 * 32];
   alignas(64) float out[16 * 16];
   std::fill(std::begin(x), std::end(x), static_cast<bf16>(m));
   std::fill(std::begin(y), std::end(y), static_cast<bf16>(a));
-  const TileConfig config;
-  _tile_loadconfig(&config);  // of this thread; released before it goes on to other work
+  amx_enter();  // of this thread; released before it goes on to other work
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -99,19 +90,19 @@ __attribute__((target("amx-tile,amx-bf16"))) float tile_rounds(int64_t rounds, f
   total += out[0];
   _tile_stored(3, out, 64);
   total += out[0];
-  _tile_release();
+  amx_leave();
   return total;
 }
 
 // --- the loop around them
 
 // Rounds per second that `threads` threads reach together, the best of many runs of a millisecond. They start
-// at the same moment and each has its own clock: on a busy machine one thread would else do all the work
-// before the others have woken up.
+// at the same moment: on a busy machine one would else do all the work before the others have woken up. Time
+// runs until the last has ended: threads that share a core take turns, each at full speed by its own clock.
 double best_rate(ThreadPool& pool, int threads, double seconds, const std::function<void(int64_t)>& run) {
   constexpr double kLongEnough = 1e-3;
   const Clock::time_point begin = Clock::now();
-  std::vector<double> took(static_cast<std::size_t>(threads));
+  std::vector<Clock::time_point> from(static_cast<std::size_t>(threads)), to(from.size());
   int64_t n = 256;
   double best = 0;
   do {
@@ -119,16 +110,16 @@ double best_rate(ThreadPool& pool, int threads, double seconds, const std::funct
     auto one = [&](int64_t index, int64_t) {
       arrived.fetch_add(1);
       while (arrived.load() < threads) std::this_thread::yield();
-      const Clock::time_point from = Clock::now();
+      from[static_cast<std::size_t>(index)] = Clock::now();
       run(n);
-      took[static_cast<std::size_t>(index)] = std::max(seconds_since(from), 1e-9);
+      to[static_cast<std::size_t>(index)] = Clock::now();
     };
     threads == 1 ? one(0, 1) : pool.parallel_for(threads, 1, one);
-    double rate = 0;
-    for (double t : took) rate += static_cast<double>(n) / t;
-    best = std::max(best, rate);
-    const double longest = *std::max_element(took.begin(), took.end());
-    if (longest < kLongEnough) n *= longest < kLongEnough / 8 ? 8 : 2;
+    const std::chrono::duration<double> span =
+        *std::max_element(to.begin(), to.end()) - *std::min_element(from.begin(), from.end());
+    const double took = std::max(span.count(), 1e-9);
+    best = std::max(best, static_cast<double>(n) * threads / took);
+    if (took < kLongEnough) n *= took < kLongEnough / 8 ? 8 : 2;
   } while (seconds_since(begin) < seconds);
   return best;
 }

@@ -14,7 +14,6 @@
 namespace kiln {
 
 void append_results(const std::string& folder, const std::vector<std::string>& lines) {
-  if (lines.empty()) return;
   const std::string path = (std::filesystem::path(folder) / "results.jsonl").string();
   auto give_up = [&](const std::string& why) {
     throw Error(cat("cannot write ", path, ": ", why), "name another folder with --out");

@@ -1,9 +1,12 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -110,6 +113,62 @@ TEST(ThreadPool, ManySmallJobsOneAfterAnother) {
     pool.parallel_for(4, 1, [&](int64_t b, int64_t) { partial[static_cast<std::size_t>(b)] = job + b; });
     // A job's writes are visible when parallel_for returns.
     ASSERT_EQ(std::accumulate(partial.begin(), partial.end(), int64_t{0}), 4 * job + 6);
+  }
+}
+
+// Longer than the pool waits awake: it must have gone to sleep and still not return early.
+TEST(ThreadPool, WaitsForAChunkThatTakesLong) {
+  ThreadPool pool(2);
+  const auto caller = std::this_thread::get_id();
+  for (int i = 0; i < 5; ++i) {
+    std::atomic<bool> begun{false}, ended{false};
+    pool.parallel_for(2, 1, [&](int64_t, int64_t) {
+      if (std::this_thread::get_id() == caller) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (!begun && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        return;
+      }
+      begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ended = true;
+    });
+    EXPECT_TRUE(ended) << (begun ? "" : "the worker never came");
+  }
+}
+
+// A worker may move off the core of the thread that woke it; it must not stay tied to another.
+TEST(ThreadPool, WorkersMayRunWhereTheProcessMay) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  std::atomic<int> tied{0};
+  for (int i = 0; i < 100; ++i) {  // threads that have just started are often on one core
+    ThreadPool pool(3);
+    for (int job = 0; job < 20; ++job) {
+      pool.parallel_for(3, 1, [&](int64_t, int64_t) {
+        cpu_set_t mine;
+        if (sched_getaffinity(0, sizeof mine, &mine) != 0 || !CPU_EQUAL(&mine, &all)) ++tied;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));  // so that the others get a chunk
+      });
+    }
+  }
+  EXPECT_EQ(tied, 0);
+}
+
+TEST(ThreadPool, ScratchIsAlignedAndPrivate) {
+  for (int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    std::atomic<int> wrong{0};
+    for (std::size_t bytes : {1, 100, 70000, 64}) {
+      pool.parallel_for(50, 1, [&](int64_t begin, int64_t) {
+        std::byte* p = pool.scratch(bytes);
+        if (reinterpret_cast<std::uintptr_t>(p) % 64 != 0) ++wrong;
+        std::memset(p, static_cast<int>(begin), bytes);
+        std::this_thread::yield();  // another thread's chunk may begin here
+        wrong += static_cast<int>(
+            std::count_if(p, p + bytes, [&](std::byte b) { return b != static_cast<std::byte>(begin); }));
+      });
+    }
+    EXPECT_EQ(wrong, 0);
   }
 }
 

@@ -31,7 +31,7 @@ TEST(BenchShapes, AreReadByName) {
   EXPECT_EQ(bench.op, "linear");
   EXPECT_EQ(parse_bench_shape(bench, "out=7,rows=3").str(), "rows=3,in=512,out=7");
   for (const char* wrong : {"", "rows", "=3", "rows=", "rows=0", "rows=-1", "rows=1.5", "rows=99999999999",
-                            "row=3", "rows=3,,in=4"}) {
+                            "row=3", "rows=3,,in=4", "rows=3,rows=4"}) {
     try {
       parse_bench_shape(bench, wrong);
       ADD_FAILURE() << wrong;

@@ -75,13 +75,22 @@ expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols
 expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
 expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
-expect 2 2 '^kiln: A subcommand is required' bench
+expect 2 2 '^kiln: kiln bench needs the name of a study: op$' bench
 expect 2 2 '^hint: there are adamw, add' bench op
 expect 2 2 "^hint: did you mean 'rms_norm'\?$" bench op rmsnorm
 expect 2 2 "^hint: did you mean 'cols'\?$" bench op rms_norm --shape colls=4
 expect 2 2 "^kiln: size cols is '-4'$" bench op rms_norm --shape cols=-4
 expect 2 2 "^kiln: \[rms_norm\] has no variant 'naiv'$" bench op rms_norm --variant naiv
 expect 2 2 "^hint: did you mean 'fp32'\?$" bench op rms_norm --dtype fp31
+expect 2 2 '^hint: it takes both, forward, backward, dgrad, wgrad$' bench op linear --pass sideways
+expect 2 2 "^kiln: --variant is '', which holds an empty name$" bench op rms_norm --variant ''
+expect 2 2 '^kiln: size rows is given twice$' bench op rms_norm --shape rows=2,rows=3
+expect 3 2 '^kiln: \[attention\] .* has too many elements$' \
+  bench op attention --shape batch=2147483648,heads=2147483648 --device cpu
+expect 3 2 '^kiln: \[rms_norm\] .* needs .* GiB of host memory' \
+  bench op rms_norm --shape rows=2147483648,cols=2147483648 --device cpu
+expect 3 2 '^kiln: \[batched_matmul\] .*( GiB of host memory|than can be counted)' \
+  bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu
 expect 2 2 '^kiln: meta runs no kernels' bench op rms_norm --device meta
 expect 2 1 "^kiln: unknown option '--jsno'; did you mean '--json'\?$" bench op rms_norm --jsno
 expect 3 1 '^kiln: cuda:9999 is not available: .' bench op rms_norm --device cuda:9999
@@ -89,6 +98,7 @@ expect 3 1 '^kiln: \[linear\] nothing could be timed: lt \(cuda\): runs on cuda,
   bench op linear --variant lt --shape rows=2,in=2,out=2 --device cpu --out "$work/runs"
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' \
   bench op add --shape rows=2,cols=2 --device cpu --out /dev/null/x
+[[ ! -s $work/out ]] || fail "kiln bench op: measured before it found that results cannot be stored"
 
 printf 'one line of text\nand another one\n' >"$work/text"
 : >"$work/empty"

@@ -60,6 +60,26 @@ TEST(CommStreams, AllReduceFencesItsTensor) {
                 false, true);
 }
 
+// A rank reads when all have written, and goes on when all have read it: else the next op of a fast rank
+// would write over what a slow one still reads.
+TEST(CommStreams, WaitsForEveryRankBeforeReadingAndAfter) {
+  run_thread_ranks(2, watched(), [](RankContext& ctx, Communicator& comm) {
+    auto& backend = static_cast<WatchedBackend&>(ctx.backend());
+    const Tensor shard = ctx.zeros({kShard}, DType::f32), full = ctx.zeros({kFull}, DType::f32);
+    backend.take_log();
+    comm.all_gather(ctx, shard, full);
+    const Log log = backend.take_log();
+    auto event = [&](std::size_t at) { return log[at].substr(7, log[at].find(" on ") - 7); };
+    ASSERT_EQ(log.size(), 9U);
+    // Both ranks number their events alike.
+    EXPECT_EQ(log, (Log{"record " + event(0) + " on compute", "comm waits for " + event(0),
+                        "record " + event(2) + " on comm", "comm waits for " + event(2),
+                        "comm waits for " + event(2), "record " + event(5) + " on comm",
+                        "comm waits for " + event(5), "comm waits for " + event(5),
+                        "record " + event(8) + " on comm"}));
+  });
+}
+
 // The partial sum that all_reduce takes for itself is free when it returns, and still being read.
 TEST(CommStreams, AllReduceFencesItsScratch) {
   run_thread_ranks(2, watched(), [](RankContext& ctx, Communicator& comm) {

@@ -82,6 +82,7 @@ OpBench find_op_bench(std::string_view name) {
 BenchShape parse_bench_shape(const OpBench& bench, std::string_view text) {
   BenchShape shape = bench.shapes.front();
   if (text.empty()) refuse("--shape is empty", cat("write --shape ", shape.str()));
+  std::vector<std::string_view> given;
   while (!text.empty()) {
     const auto comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
@@ -97,6 +98,9 @@ BenchShape parse_bench_shape(const OpBench& bench, std::string_view text) {
       refuse(cat("[", bench.op, "] has no size '", key, "'"),
              near.empty() ? cat("it takes ", keys_of(bench)) : cat("did you mean '", near, "'?"));
     }
+    if (std::find(given.begin(), given.end(), key) != given.end())
+      refuse(cat("size ", key, " is given twice"), "several shapes are several --shape");
+    given.push_back(key);
     const int64_t least = bench.shapes.front()[key] == 0 ? 0 : 1;  // 0 is an answer where it is the default
     int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);

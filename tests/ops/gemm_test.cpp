@@ -87,9 +87,10 @@ std::vector<float> product(const Case& c, DType in, CpuIsa isa, int threads, dou
 
 TEST(Gemm, MatchesADoubleLoop) {
   const Case cases[] = {
-      {1, 1, 1, false, true},     {14, 32, 192, false, true},       {15, 33, 193, false, false},
-      {13, 31, 385, true, false}, {63, 65, 401, false, true},       {97, 7, 1000, true, true},
-      {5, 129, 2, false, false},  {33, 40, 800, true, false, true}, {20, 70, 770, false, true, true, 0.5f},
+      {1, 1, 1, false, true},      {14, 32, 192, false, true},       {15, 33, 193, false, false},
+      {13, 31, 385, true, false},  {63, 65, 401, false, true},       {97, 7, 1000, true, true},
+      {5, 129, 2, false, false},   {33, 40, 800, true, false, true}, {20, 70, 770, false, true, true, 0.5f},
+      {300, 17, 801, true, false},  // several panels of rows in one task, blocks of full depth
   };
   for (int i = 0; i <= static_cast<int>(best_cpu_isa()); ++i) {
     const auto isa = static_cast<CpuIsa>(i);

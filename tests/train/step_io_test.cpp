@@ -42,6 +42,30 @@ TEST(StepIo, SlotsMadeBeforeAFailureAreReleased) {
   }
 }
 
+class CountingBackend final : public WatchedBackend {
+ public:
+  using WatchedBackend::synchronize;
+  void synchronize(Stream) override { ++waits; }
+  int waits = 0;
+};
+
+// Copies from the slot may still be queued, and the step is begun again in the same one.
+TEST(StepIo, BeginningAgainAfterAStepThatBrokeOffWaitsForIt) {
+  RankContext ctx(watched<CountingBackend>());
+  const auto& backend = static_cast<CountingBackend&>(ctx.backend());
+  StepIo io(ctx, 1, 1, 1);
+  io.begin(1, 0.1);
+  io.end();
+  io.begin(2, 0.1);  // and breaks off
+  const int before = backend.waits;
+  io.begin(2, 0.1);
+  EXPECT_GT(backend.waits, before);
+  io.end();
+  const int after = backend.waits;
+  io.begin(3, 0.1);
+  EXPECT_EQ(backend.waits, after) << "a step that ended was waited for";
+}
+
 TEST(StepIo, ReleasesItsSlotsAtTheEnd) {
   RankContext ctx(watched());
   auto& backend = static_cast<WatchedBackend&>(ctx.backend());

@@ -42,8 +42,8 @@ SpecialTokens read_added_tokens(const JsonValue& root) {
 std::shared_ptr<const Splitter> read_split(const JsonValue& split) {
   const JsonValue pattern = split.at("pattern");
   if (!pattern.has("Regex")) refuse(pattern, "a Split by anything but a Regex");
-  const std::string& regex = pattern.at("Regex").string();
-  const std::string& behaviour = split.at("behavior").string();
+  const std::string regex = pattern.at("Regex").string();
+  const std::string behaviour = split.at("behavior").string();
   const bool invert = split.has("invert") && split.at("invert").boolean();
   bool known = false;  // such a pattern matches all of a text, so that nothing can be removed
   for (const SplitPattern& p : split_patterns()) known = known || p.regex == regex;

@@ -21,7 +21,7 @@ std::vector<ShardFile> parse_list(const JsonValue& list) {
   std::vector<ShardFile> files;
   for (std::size_t i = 0; i < list.array().size(); ++i) {
     const JsonValue f = list.at(i);
-    const std::string& name = f.at("file").string();
+    const std::string name = f.at("file").string();
     if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos ||
         name == "..")
       f.at("file").fail(

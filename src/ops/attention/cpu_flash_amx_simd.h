@@ -165,6 +165,12 @@ static void softmax_gradient_rows(const FlashBackwardTile<bf16>& t, int64_t keys
     fill_masked(a.s, keys, kFlashTile, shift, 0);
     fill_masked(a.dp, keys, kFlashTile, shift, 0);
   }
+  // Queries past the last one: their zeros met every key, and 0 * Inf is NaN.
+  for (int64_t j = 0; t.rows < kFlashTile && j < keys; ++j) {
+    const auto lanes = static_cast<std::size_t>(kFlashTile - t.rows) * sizeof(float);
+    std::memset(a.s + j * kFlashTile + t.rows, 0, lanes);
+    std::memset(a.dp + j * kFlashTile + t.rows, 0, lanes);
+  }
   const auto past = static_cast<std::size_t>((kFlashTile - keys) * kFlashTile) * sizeof(float);
   std::memset(a.s + keys * kFlashTile, 0, past);
   std::memset(a.dp + keys * kFlashTile, 0, past);

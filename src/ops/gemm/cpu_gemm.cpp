@@ -118,9 +118,10 @@ class Product {
       for (int64_t p = 0; p < column_panels; ++p) {
         const std::byte* b_panel = packed_ + packed_at(k, p, column_panels);
         const int64_t panel_bytes = depth * NR * kernel_.element;
+        const std::byte* next = p + 1 < column_panels ? b_panel + panel_bytes : b_panel;
         for (int64_t r = 0; r < row_panels; ++r) {
           const Panels panels{depth, a + r * MR * kernel_.KC * kernel_.element, b_panel,
-                              b_panel + panel_bytes + r % 4 * (panel_bytes / 4)};
+                              next + r % 4 * (panel_bytes / 4)};
           if (!b_.direct) {
             multiply(panels, sum + (p * row_panels + r) * MR * NR, NR, k > 0);
           } else {

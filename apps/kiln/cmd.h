@@ -40,5 +40,6 @@ CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);
 CommandBody add_tokenize(CLI::App& app, const CommonOptions& common);
+CommandBody add_train(CLI::App& app, const CommonOptions& common);
 
 }  // namespace kiln::cli

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "base/units.h"
 #include "data/bpe_model.h"
 #include "kiln/cmd.h"
+#include "kiln/parse_number.h"
 #include "kiln/progress.h"
 #include "kiln/tokenize.h"
 
@@ -25,17 +25,6 @@ struct TokenizeOptions {
   TokenizeRequest request;
   std::string train_bpe, shard_tokens, validation, threads, tokenizer;
 };
-
-template <class T>
-T parse_number(std::string_view option, const std::string& text, T least, T most) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least && value <= most)) {
-    throw Error(fmt::format("{} is '{}'; expected a number from {} to {}", option, text, least, most), {},
-                ErrorKind::usage);
-  }
-  return value;
-}
 
 TokenizeRequest read_options(const TokenizeOptions& options, const CommonOptions& common, bool out_given) {
   TokenizeRequest r = options.request;

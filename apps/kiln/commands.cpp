@@ -11,6 +11,8 @@ std::span<const Command> commands() {
        "kiln ops attention rms_norm --device cpu", add_ops},
       {"sizes", "the models known by name: parameters, memory and FLOPs of each", "kiln sizes small 2.7b",
        add_sizes},
+      {"train", "text to a trained model, on the CPU", "kiln train --text README.md --size nano --steps 60",
+       add_train},
       {"bench", "timed studies: op", "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16",
        add_bench},
       {"tokenize", "text to token shards; trains a BPE where asked to",

@@ -201,7 +201,7 @@ CpuCeilings measure_cpu_ceilings(ThreadPool& pool, CpuIsa isa, const CeilingOpti
   }
   if (isa >= CpuIsa::avx512_bf16) c.bf16_dot = rounds_ceiling(pool, o, dot_rounds, kDotFlops);
   if (isa >= CpuIsa::amx) c.amx = rounds_ceiling(pool, o, tile_rounds, kTileFlops);
-  c.copy = copy_ceiling(pool, o);
+  if (o.copy) c.copy = copy_ceiling(pool, o);
   c.seconds = seconds_since(begin);
   return c;
 }

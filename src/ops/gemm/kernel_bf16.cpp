@@ -244,7 +244,7 @@ const GemmKernel& bf16_dot_gemm_kernel() {
 }
 
 const GemmKernel& bf16_amx_gemm_kernel() {
-  static constexpr GemmKernel kKernel = {"bf16_amx", kAmxRows,   kColumns,     768,       kAmxDepth, 2, false,
+  static constexpr GemmKernel kKernel = {"bf16_amx", kAmxRows,   kColumns,     2048,      kAmxDepth, 2, false,
                                          amx_pack_a, amx_pack_b, amx_multiply, amx_enter, amx_leave};
   return kKernel;
 }

@@ -1,0 +1,49 @@
+// What a person sees of a training run: the plan, a line per step, the curve. On stderr, so that stdout stays
+// the result's.
+#pragma once
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kiln/train.h"
+
+namespace kiln::cli {
+
+class ConsoleView final : public TrainView {
+ public:
+  // `metrics`: a file that gets one JSON object per step and evaluation.
+  explicit ConsoleView(std::string metrics);
+  ~ConsoleView() override;
+
+  void on_setup(const TrainRequest& request, const TrainSetup& setup) override;
+  void on_step(const StepReport& report) override;
+  void on_evaluation(int64_t step, const Evaluation& e) override;
+  void draw_losses() const;
+
+  const TrainSetup& setup() const { return setup_; }
+  const std::vector<double>& losses() const { return losses_; }
+  const std::optional<Evaluation>& last_evaluation() const { return evaluation_; }
+  double tokens_per_second() const;  // without the first step, which also warms everything up
+  double of_peak() const;            // model FLOP/s as a part of the measured peak
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void write_metrics(const std::string& line);
+  void print_line(const StepReport& report);
+
+  bool terminal_, drawn_ = false;
+  std::ofstream metrics_;
+  std::string metrics_path_;
+  int64_t steps_ = 0;
+  TrainSetup setup_;
+  std::vector<double> losses_;
+  std::optional<Evaluation> evaluation_;
+  double seconds_ = 0;  // of the steps counted in tokens_
+  int64_t tokens_ = 0;
+  Clock::time_point last_line_;
+};
+
+}  // namespace kiln::cli

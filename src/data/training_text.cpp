@@ -1,0 +1,76 @@
+#include "data/training_text.h"
+
+#include "base/error.h"
+#include "data/encode_text.h"
+#include "data/load_tokenizer.h"
+#include "data/text_source.h"
+#include "data/token_folder.h"
+
+namespace kiln {
+namespace {
+
+std::shared_ptr<const TokenSet> map_shards(const std::string& folder, const std::string& part,
+                                           int32_t vocab_size, ThreadPool& pool) {
+  std::vector<TokenShard> shards;
+  for (const std::string& file : token_files(folder, part)) shards.emplace_back(file);
+  return std::make_shared<TokenSet>(std::move(shards), vocab_size, pool);
+}
+
+TrainingText from_shards(const std::string& folder, ThreadPool& pool) {
+  const TokenFolder content = read_token_folder(folder);
+  TrainingText t;
+  t.tokenizer = load_tokenizer(content.tokenizer == "byte" ? "byte" : folder);
+  if (t.tokenizer->fingerprint() != content.fingerprint) {
+    throw Error(cat(folder, ": the tokenizer there is not the one the tokens were made with (",
+                    t.tokenizer->fingerprint(), ", expected ", content.fingerprint, ")"),
+                "make the folder again with `kiln tokenize`");
+  }
+  t.vocab_size = content.vocab_size;
+  t.train = map_shards(folder, "train", content.vocab_size, pool);
+  if (!content.val.empty()) t.validation = map_shards(folder, "val", content.vocab_size, pool);
+  return t;
+}
+
+// Each range is a document: closed by the end-of-text token where there is one, as in a token folder.
+std::vector<int32_t> encode_ranges(const std::vector<TextRange>& ranges, const Tokenizer& tokenizer,
+                                   ThreadPool& pool) {
+  const auto end = tokenizer.specials().end_of_text();
+  std::vector<int32_t> ids;
+  TextEncoder encoder(tokenizer, pool);
+  for (const TextRange& r : ranges) {
+    const MappedFile file(r.path);
+    if (r.end > file.size()) throw Error(cat(r.path, " was shortened while it was read"));
+    encoder.encode(
+        file.text().substr(r.begin, r.end - r.begin), SpecialText::recognise,
+        [&](std::span<const int32_t> some, std::size_t) { ids.insert(ids.end(), some.begin(), some.end()); });
+    if (end) ids.push_back(*end);
+  }
+  return ids;
+}
+
+std::shared_ptr<const TokenSet> hold(std::vector<int32_t> ids, const std::string& name, int32_t vocab_size,
+                                     ThreadPool& pool) {
+  std::vector<TokenShard> shards;
+  shards.emplace_back(std::move(ids), name);
+  return std::make_shared<TokenSet>(std::move(shards), vocab_size, pool);
+}
+
+}  // namespace
+
+TrainingText read_training_text(const std::string& path, const std::string& tokenizer, double held_out,
+                                int64_t context, ThreadPool& pool) {
+  if (is_token_folder(path)) return from_shards(path, pool);
+  const TextSource source(path);
+  const TextSplit split = split_text(source, held_out);
+  TrainingText t;
+  t.tokenizer = load_tokenizer(tokenizer);
+  t.vocab_size = t.tokenizer->vocab_size();
+  t.text_bytes = source.bytes();
+  t.train = hold(encode_ranges(split.train, *t.tokenizer, pool), path, t.vocab_size, pool);
+  std::vector<int32_t> rest = encode_ranges(split.validation, *t.tokenizer, pool);
+  if (static_cast<int64_t>(rest.size()) > context)
+    t.validation = hold(std::move(rest), cat(path, " (validation)"), t.vocab_size, pool);
+  return t;
+}
+
+}  // namespace kiln

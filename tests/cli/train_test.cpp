@@ -1,0 +1,165 @@
+#include "kiln/train.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "kiln/tokenize.h"
+#include "kiln/train_view.h"
+#include "support/temp_folder.h"
+
+namespace kiln::cli {
+namespace {
+
+struct Record final : TrainView {
+  TrainSetup setup;
+  std::vector<double> losses;
+  std::vector<Evaluation> evaluations;
+  void on_setup(const TrainRequest&, const TrainSetup& s) override { setup = s; }
+  void on_step(const StepReport& r) override { losses.push_back(r.loss); }
+  void on_evaluation(int64_t, const Evaluation& e) override { evaluations.push_back(e); }
+};
+
+std::string rhyme() {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the cat sat on the mat and the dog sat on the log\n";
+  return text;
+}
+
+TrainRequest small(const std::string& text) {
+  TrainRequest r;
+  r.text = text;
+  r.steps = 30;
+  r.batch = 2;
+  r.context = 32;
+  r.lr = 5e-3;
+  r.threads = 1;
+  r.seed = 3;
+  return r;
+}
+
+Record run(const TrainRequest& r) {
+  Record record;
+  const std::atomic<bool> stop{false};
+  EXPECT_EQ(train(r, record, stop), r.steps);
+  return record;
+}
+
+TEST(Train, LearnsATextAndSaysWhatItIs) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  r.eval_every = 10;
+  const Record record = run(r);
+  ASSERT_EQ(record.losses.size(), 30u);
+  EXPECT_LT(record.losses.back(), 0.6 * record.losses.front());
+  ASSERT_EQ(record.evaluations.size(), 3u);
+  EXPECT_LT(record.evaluations[2].loss, record.evaluations[0].loss);
+  EXPECT_EQ(record.setup.model.vocab, 257);  // bytes and the end of a text
+  EXPECT_EQ(record.setup.tokens_per_step, 64);
+  EXPECT_GT(record.setup.train_tokens, 8 * record.setup.validation_tokens);
+  EXPECT_GT(record.setup.step_flops, 6.0 * 64 * static_cast<double>(record.setup.parameters) / 2);
+}
+
+TEST(Train, ThreadsRecomputeAndRepetitionChangeNoBit) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  const TrainRequest r = small(folder / "rhyme.txt");
+  const std::vector<double> losses = run(r).losses;
+  EXPECT_EQ(run(r).losses, losses);
+  TrainRequest other = r;
+  other.threads = 3;
+  EXPECT_EQ(run(other).losses, losses);
+  other = r;
+  other.recompute = "nested";
+  EXPECT_EQ(run(other).losses, losses);
+  other = r;
+  other.seed = 4;
+  EXPECT_NE(run(other).losses, losses);
+}
+
+TEST(Train, HalfPrecisionFollowsFullPrecision) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  const std::vector<double> full = run(r).losses;
+  r.precision = "bf16";
+  const std::vector<double> half = run(r).losses;
+  EXPECT_NE(half, full);
+  EXPECT_NEAR(half.front(), full.front(), 0.02 * full.front());
+  EXPECT_NEAR(half.back(), full.back(), 0.1 * full.front());
+}
+
+TEST(Train, TokensThatWereMadeBeforeGiveTheSameRun) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  r.held_out = 0.05;
+  const std::vector<double> from_text = run(r).losses;
+  (void)tokenize({.text = r.text, .out = folder / "tokens", .validation = 0.05, .threads = 1},
+                 [](const std::string&, double, const std::string&) {});
+  r.text = folder / "tokens";
+  EXPECT_EQ(run(r).losses, from_text);
+}
+
+TEST(Train, EveryStepAndEvaluationIsALineOfTheMetrics) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  r.steps = 4;
+  {
+    ConsoleView view(folder / "metrics.jsonl");
+    const std::atomic<bool> stop{false};
+    testing::internal::CaptureStderr();
+    train(r, view, stop);
+    view.draw_losses();
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("step 4/4  loss "), std::string::npos) << said;
+    EXPECT_GT(view.tokens_per_second(), 0);
+    EXPECT_GT(view.of_peak(), 0);
+  }
+  std::ifstream file(folder / "metrics.jsonl");
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 5u);
+  for (int s = 0; s < 4; ++s) {
+    EXPECT_EQ(lines[s]["step"], s + 1);
+    EXPECT_GT(lines[s]["loss"].get<double>(), 0);
+    EXPECT_GT(lines[s]["grad_norm"].get<double>(), 0);
+  }
+  EXPECT_TRUE(lines[4].contains("validation_loss"));
+}
+
+TEST(Train, RefusesWhatCannotBeInOneLine) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  folder.write("short.txt", "too short");
+  const TrainRequest good = small(folder / "rhyme.txt");
+  auto said = [&](auto change) {
+    TrainRequest r = good;
+    change(r);
+    Record record;
+    const std::atomic<bool> stop{false};
+    try {
+      train(r, record, stop);
+    } catch (const Error& e) {
+      return cat(e.what(), " | ", e.hint());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(said([](TrainRequest& r) { r.text = ""; }).find("kiln train needs --text"), 0u);
+  EXPECT_NE(said([](TrainRequest& r) { r.text = "/nowhere"; }).find("/nowhere"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.size = "nan"; }).find("did you mean 'nano'?"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.precision = "bf15"; }).find("did you mean 'bf16'?"),
+            std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.recompute = "blocks"; }).find("did you mean 'block'?"),
+            std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.variants = "attention=flush"; }).find("flash"), std::string::npos);
+  EXPECT_NE(said([&](TrainRequest& r) { r.text = folder / "short.txt"; }).find("token"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.min_lr = 1; }).find("lowest learning rate is 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kiln::cli

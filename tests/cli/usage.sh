@@ -114,7 +114,7 @@ expect 2 1 "^kiln: --validation is '2'; expected a number from 0 to 0.9$" \
   tokenize --text "$work/text" --validation 2 --out "$work/t"
 expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' tokenize --text "$work/text" --out /dev/null/x
 
-expect 0 0 '^in all +21 +116800 params +fp32' convert --random nano --to "$work/model"
+expect 0 0 '^in all +21 +139584 params +fp32' convert --random nano --to "$work/model"
 expect 0 0 '^\{' convert --from "$work/model" --to "$work/model2" --dtype bf16 --max-shard 100KB --json
 [[ -e $work/model2/model.safetensors.index.json ]] || fail "kiln convert --max-shard: no index"
 expect 1 2 "^kiln: $work/model is there and is not empty$" convert --from "$work/model2" --to "$work/model"
@@ -126,7 +126,7 @@ expect 2 2 '^kiln: kiln convert needs --to$' convert --random nano
 expect 2 2 "^hint: did you mean 'nano'\?$" convert --random nan0 --to "$work/m"
 expect 2 2 "^kiln: --dtype is 'bf61'; expected fp32, bf16 or fp16$" convert --random nano --to "$work/m" --dtype bf61
 expect 2 1 "^kiln: --max-shard is '5gb'; expected a size" convert --random nano --to "$work/m" --max-shard 5gb
-expect 2 2 "^kiln: --to-rope is 'half'; expected halves or interleaved$" convert --random nano --to "$work/m" --to-rope half
+expect 2 2 "^kiln: --to-rope is 'halfs'; expected halves or interleaved$" convert --random nano --to "$work/m" --to-rope halfs
 expect 2 1 '^kiln: --rope is given without --from' convert --random nano --to "$work/m" --rope halves
 expect 1 2 "^kiln: there is no folder $work/none$" convert --from "$work/none" --to "$work/m"
 expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' convert --random nano --to /dev/null/x

@@ -38,7 +38,8 @@ bool swap_folders(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(std::string path, bool replace, MayRemove may_remove) : path_(std::move(path)) {
+AtomicFolder::AtomicFolder(std::string path, bool replace, const MayRemove& may_remove)
+    : path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   temporary_ = path_ + ".tmp";
   try {

@@ -16,7 +16,7 @@ class AtomicFolder {
   using MayRemove = std::function<bool(std::string_view file_name)>;
 
   // Error when the path is a file, or a folder that is not empty and `replace` is not set.
-  AtomicFolder(std::string path, bool replace, MayRemove may_remove);
+  AtomicFolder(std::string path, bool replace, const MayRemove& may_remove);
   ~AtomicFolder();  // without commit(): removes the temporary folder
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;

@@ -36,9 +36,8 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
                                     {"GiB", std::size_t{1} << 30},
                                     {"TiB", std::size_t{1} << 40}};
   std::size_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  std::string_view unit(at, static_cast<std::size_t>(end - at));
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string_view unit = text.substr(static_cast<std::size_t>(at - text.data()));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   for (const Unit& u : kUnits) {
     if (error != std::errc{} || u.name != unit) continue;

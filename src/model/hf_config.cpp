@@ -87,6 +87,7 @@ std::vector<int64_t> read_ids(const JsonValue& root, std::string_view key) {
   const JsonValue value = root.at(key);
   if (!value.raw().is_array()) return {value.integer(-1, kMostIds)};
   std::vector<int64_t> ids;
+  ids.reserve(value.array().size());
   for (std::size_t i = 0; i < value.array().size(); ++i) ids.push_back(value.at(i).integer(-1, kMostIds));
   return ids;
 }

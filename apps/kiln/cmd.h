@@ -36,6 +36,7 @@ struct Command {
 std::span<const Command> commands();
 
 CommandBody add_bench(CLI::App& app, const CommonOptions& common);
+CommandBody add_convert(CLI::App& app, const CommonOptions& common);
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);

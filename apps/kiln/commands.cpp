@@ -17,6 +17,8 @@ std::span<const Command> commands() {
        add_bench},
       {"tokenize", "text to token shards; trains a BPE where asked to",
        "kiln tokenize --text docs --train-bpe 4096 --out runs/docs", add_tokenize},
+      {"convert", "a Hugging Face model folder to another: dtype, shards; or a fresh model",
+       "kiln convert --from llama --to llama-bf16 --dtype bf16 --max-shard 2GB", add_convert},
   };
   return kCommands;
 }

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
-// A rename is safe from a power cut only once the folder's own entry is on the disk.
+}  // namespace
+
 bool sync_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -24,8 +25,6 @@ bool sync_folder_of(const std::string& path) {
   ::close(file);
   return done;
 }
-
-}  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
   file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -43,8 +42,8 @@ void AtomicFile::fail(std::string_view doing, uint64_t bytes) const {
   const int why = errno;
   throw Error(cat(doing, " ", path_, ": ", std::strerror(why),
                   bytes == 0 ? "" : cat(" (", bytes, " bytes more were wanted after ", size_, ")")),
-              why == ENOSPC ? "free some space, or name a folder on another disk with --out"
-                            : "name a folder that can be written with --out");
+              why == ENOSPC ? "free some space, or name a folder on another disk"
+                            : "name a folder that can be written");
 }
 
 void AtomicFile::append(std::span<const std::byte> bytes) {

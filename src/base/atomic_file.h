@@ -39,6 +39,10 @@ class AtomicFile {
   std::vector<std::byte> buffer_;  // the last bytes appended, not yet handed to the system
 };
 
+// A rename is safe from a power cut only once the folder it happened in is on the disk too. False, with errno
+// set, when that failed.
+bool sync_folder_of(const std::string& path);
+
 // The whole of it in one call.
 void write_file_atomically(const std::string& path, std::string_view text);
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+#include "support/temp_folder.h"
+
 namespace kiln {
 namespace {
 
@@ -20,6 +23,18 @@ TEST(Units, BytesCompareAndAdd) {
   EXPECT_LT(Bytes{1}, Bytes{2});
   EXPECT_EQ(Bytes{1} + Bytes{2}, Bytes{3});
   EXPECT_GT(Elements{5}, Elements{-5});
+}
+
+TEST(Units, SizesAsTyped) {
+  EXPECT_EQ(parse_bytes("1000", "x").value, 1000U);
+  EXPECT_EQ(parse_bytes("5GB", "x").value, 5'000'000'000U);
+  EXPECT_EQ(parse_bytes("512 MiB", "x").value, std::size_t{512} << 20);
+  EXPECT_EQ(parse_bytes("0B", "x").value, 0U);
+  for (const char* wrong :
+       {"", "GB", "-1", "5gb", "5 GBs", "1.5GB", "18446744073709551616", "99999999999TB"}) {
+    EXPECT_EQ(KILN_ERROR_OF(parse_bytes(wrong, "--max")),
+              cat("--max is '", wrong, "'; expected a size like 5GB, 512MiB or 1000000"));
+  }
 }
 
 TEST(Units, RoundUp) {

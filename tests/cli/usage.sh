@@ -132,6 +132,26 @@ expect 1 2 '/nowhere' train --text /nowhere --out "$work/runs"
   >"$work/out" 2>"$work/err" || fail "kiln train --json: exit $?"
 grep -q '"final_loss": [0-9]' "$work/out" || fail "kiln train --json: no final_loss on stdout"
 [[ $(wc -l <"$work/run/metrics.jsonl") -ge 5 ]] || fail "kiln train: metrics.jsonl lacks steps"
+expect 0 0 '^in all +21 +139584 params +fp32' convert --random nano --to "$work/model"
+expect 0 0 '^\{' convert --from "$work/model" --to "$work/model2" --dtype bf16 --max-shard 100KB --json
+[[ -e $work/model2/model.safetensors.index.json ]] || fail "kiln convert --max-shard: no index"
+expect 1 2 "^kiln: $work/model is there and is not empty$" convert --from "$work/model2" --to "$work/model"
+expect 0 0 'weights, config.json, in ' convert --from "$work/model2" --to "$work/model" --force
+expect 0 0 'Example:' convert --help
+expect 2 2 '^kiln: kiln convert needs --from, --random or --config$' convert --to "$work/m"
+expect 2 2 '^kiln: of --from, --random and --config only one can be given$' convert --from a --random nano --to "$work/m"
+expect 2 2 '^kiln: kiln convert needs --to$' convert --random nano
+expect 2 2 "^hint: did you mean 'nano'\?$" convert --random nan0 --to "$work/m"
+expect 2 2 "^kiln: --dtype is 'bf61'; expected fp32, bf16 or fp16$" convert --random nano --to "$work/m" --dtype bf61
+expect 2 1 "^kiln: --max-shard is '5gb'; expected a size" convert --random nano --to "$work/m" --max-shard 5gb
+expect 2 2 "^kiln: --to-rope is 'halfs'; expected halves or interleaved$" convert --random nano --to "$work/m" --to-rope halfs
+expect 2 1 '^kiln: --rope is given without --from' convert --random nano --to "$work/m" --rope halves
+expect 1 2 "^kiln: there is no folder $work/none$" convert --from "$work/none" --to "$work/m"
+expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' convert --random nano --to /dev/null/x
+expect 1 2 "^kiln: will not replace $work: it holds '" convert --random nano --to "$work" --force
+sed -i 's/"llama"/"gpt2"/' "$work/model2/config.json"
+expect 1 1 '/model2/config.json: model_type is "gpt2"; kiln has only "llama"$' convert --from "$work/model2" --to "$work/m"
+[[ ! -e $work/m && ! -e $work/m.tmp ]] || fail "kiln convert: a mistake left something behind"
 
 "$kiln" ops >"$work/out" 2>"$work/err"
 [[ $(awk '{ if (length > n) n = length } END { print n }' "$work/out") -le 80 ]] || fail "kiln ops: over 80 columns"

@@ -1,0 +1,34 @@
+// Writes the files of a Hugging Face folder: weights in one safetensors file or several with an index, and
+// config.json. Weights are read from their source piece by piece and go straight to the disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/hf_config.h"
+#include "model/hf_folder.h"
+
+namespace kiln {
+
+struct HfSaveOptions {
+  uint64_t max_shard_bytes = 5'000'000'000;  // of tensors in one file; a larger tensor has a file of its own
+  RopeLayout from = RopeLayout::halves;      // how q and k stand in the source
+  RopeLayout to = RopeLayout::halves;        // and shall stand in the file; transformers wants halves
+};
+
+struct SavedTensor {
+  std::string name;
+  Shape shape;
+  uint64_t bytes;
+  std::string file;
+  uint32_t crc32c;
+};
+
+// Into a folder that exists; each file appears whole or not at all, config.json last. config.dtype, one of
+// fp32, bf16 and fp16, is what is written. Throws Error for a value that is finite and beyond fp16.
+std::vector<SavedTensor> save_hf_folder(const std::string& folder, const HfConfig& config,
+                                        WeightSource& source, const HfSaveOptions& options = {},
+                                        const WeightProgress& progress = {});
+
+}  // namespace kiln

@@ -1,0 +1,27 @@
+#include "model/weight_source.h"
+
+#include "autograd/draw_weights.h"
+#include "model/llama.h"
+
+namespace kiln {
+
+std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
+  Llama model(config);  // without storage, a model is the list of its weights
+  std::vector<WeightSpec> specs;
+  for (const Param& p : model.params().params()) {
+    for (const ParamView& v : p.views) {
+      Shape shape = p.shape;
+      shape[0] = v.rows;
+      specs.push_back({v.name, shape, v.init});
+    }
+  }
+  return specs;
+}
+
+void RandomWeights::read(const WeightSpec& weight, int64_t first_row, std::span<float> out) {
+  const Tensor drawn = ctx_.empty({static_cast<int64_t>(out.size())}, DType::f32);
+  draw_weights(ctx_, drawn, {}, weight.init, weight.name, first_row * weight.columns());
+  ctx_.download(out.data(), drawn);
+}
+
+}  // namespace kiln

@@ -1,0 +1,242 @@
+#include "base/safetensors.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/safetensors_writer.h"
+#include "support/temp_folder.h"
+
+namespace kiln {
+namespace {
+
+std::string file_of(const std::string& header, const std::string& data) {
+  const uint64_t size = header.size();
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &size, 8);
+  return file + header + data;
+}
+
+// What is wrong with a file of these bytes, or "nothing".
+std::string complaint(const std::string& file) {
+  return KILN_ERROR_OF([&] {
+    const SafetensorsParts parts = split_safetensors(std::as_bytes(std::span(file)), "f");
+    return SafetensorsHeader(parts.json, parts.data.size(), "f");
+  }());
+}
+
+std::string complaint(const std::string& header, const std::string& data) {
+  return complaint(file_of(header, data));
+}
+
+std::string object(const std::string& inside) { return cat("{", inside, "}"); }
+
+std::string entry(const std::string& name, const std::string& dtype, const std::string& shape, int begin,
+                  int end) {
+  return cat("\"", name, R"(":{"dtype":")", dtype, R"(","shape":)", shape, R"(,"data_offsets":[)", begin, ",",
+             end, "]}");
+}
+
+TEST(Safetensors, WhatIsWrittenIsRead) {
+  const TempFolder folder;
+  const std::string path = folder / "a.safetensors";
+  const std::string first(24, 'a'), second = "bcdefg";
+  SafetensorsWriter writer(path,
+                           {{"x", SafetensorsType::f32, {2, 3}},
+                            {"nothing", SafetensorsType::f32, {0, 7}},
+                            {"weird \" name\n", SafetensorsType::bf16, {3}},
+                            {"empty at the end", SafetensorsType::u8, {0}}},
+                           {{"format", "pt"}, {"note", "caf\xc3\xa9"}});
+  writer.append(std::as_bytes(std::span(first)).first(5));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  writer.append(std::as_bytes(std::span(first)).subspan(5));
+  writer.append(std::as_bytes(std::span(second)));
+  const std::vector<uint32_t> checksums = writer.commit();
+  ASSERT_EQ(checksums.size(), 4U);
+
+  const SafetensorsFile file(path);
+  ASSERT_EQ(file.header().size(), 4U);
+  EXPECT_EQ(file.header().metadata("format"), "pt");
+  EXPECT_EQ(file.header().metadata("note"), "caf\xc3\xa9");
+  EXPECT_FALSE(file.header().metadata("else"));
+  const auto x = file.header().find("x");
+  ASSERT_TRUE(x);
+  EXPECT_EQ(x->shape_text(), "[2, 3]");
+  EXPECT_EQ(x->elements(), 6U);
+  EXPECT_EQ(std::memcmp(file.bytes(*x).data(), first.data(), 24), 0);
+  EXPECT_EQ(crc32c(file.bytes(*x)), checksums[0]);
+  EXPECT_EQ(crc32c(file.bytes(file.header().find("weird \" name\n").value())), checksums[2]);
+  EXPECT_TRUE(file.bytes(file.header().find("nothing").value()).empty());
+  EXPECT_FALSE(file.header().find("y"));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(file.bytes(*x).data()) % 8, 0U);
+}
+
+TEST(Safetensors, WriterRefusesWhatItCannotKeep) {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  using Tensors = std::vector<SafetensorsDeclaration>;
+  EXPECT_NE(KILN_ERROR_OF(SafetensorsWriter(path, Tensors{{"x", SafetensorsType::u8, {1}},
+                                                          {"x", SafetensorsType::u8, {1}}}))
+                .find("tensor 'x' stands twice"),
+            std::string::npos);
+  EXPECT_NE(KILN_ERROR_OF(SafetensorsWriter(path, Tensors{{"x", SafetensorsType::u8, {1}},
+                                                          {"y", SafetensorsType::f32, {1}}}))
+                .find("declare wider types first"),
+            std::string::npos);
+  {
+    SafetensorsWriter writer(path, {{"x", SafetensorsType::u8, {4}}});
+    const std::byte five[5] = {};
+    EXPECT_NE(KILN_ERROR_OF(writer.append(five)).find("tensor 'x', which takes 4 more"), std::string::npos);
+    writer.append(std::span(five).first(3));
+    EXPECT_NE(KILN_ERROR_OF(writer.commit()).find("tensor 'x' lacks 1 bytes"), std::string::npos);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Safetensors, RulesOfTheFormat) {
+  const std::string ok = entry("x", "F32", "[2]", 0, 8), eight(8, '\0');
+  EXPECT_EQ(complaint(object(ok), eight), "nothing");
+  EXPECT_EQ(complaint(object(ok) + "   ", eight), "nothing");
+  EXPECT_EQ(complaint("{}", ""), "nothing");
+  EXPECT_EQ(complaint(object(R"("__metadata__":{"a":"b"},)" + ok), eight), "nothing");
+  EXPECT_EQ(complaint(object(entry("s", "F64", "[]", 0, 8)), eight), "nothing");
+  EXPECT_EQ(complaint(object(entry("b", "I8", "[4]", 4, 8) + "," + entry("a", "I8", "[4]", 0, 4)), eight),
+            "nothing");
+  EXPECT_EQ(complaint(object(entry("f", "F4", "[16]", 0, 8)), eight), "nothing");
+
+  const auto expect = [&](const std::string& inside, const std::string& words) {
+    const std::string got = complaint(object(inside), eight);
+    EXPECT_TRUE(got.starts_with("f: ") && got.find(words) != std::string::npos) << inside << ": " << got;
+  };
+  expect(ok + "," + ok, "tensor 'x' stands twice in the header");
+  expect(ok + "," + entry("y", "F32", "[1]", 4, 8), "tensor 'y' overlaps the one before it");
+  expect(entry("x", "F32", "[1]", 0, 4), "8 bytes of data, the tensors take 4");
+  expect(entry("x", "F32", "[1]", 4, 8), "tensor 'x' leaves a hole before it");
+  expect(entry("x", "F32", "[3]", 0, 12), "tensor 'x' has bytes [0, 12); the file has 8 bytes of data");
+  expect(entry("x", "F32", "[3]", 0, 8), "8 in all; [3] of F32 are 12");
+  expect(entry("x", "F33", "[2]", 0, 8), "tensor 'x' has the unknown dtype 'F33'");
+  expect(entry("x", "F32", "[2]", 8, 0), "ends before it begins");
+  expect(entry("x", "F32", "[4611686018427387904,4]", 0, 8), "a size that cannot be counted");
+  expect(entry("x", "F32", "[9223372036854775807]", 0, 8), "a size that cannot be counted");
+  expect(entry("x", "F4", "[15]", 0, 8), "a size that cannot be counted");
+  expect(entry("x", "F32", "[-2]", 0, 8), "has a negative number in its shape");
+  expect(entry("x", "F32", "[2.0]", 0, 8), "not a whole number");
+  expect(entry("x", "F32", "[99999999999999999999]", 0, 8), "not a whole number of 64 bits");
+  expect(entry("x", "F32", "2", 0, 8), "has a shape that is a number");
+  expect(entry("x", "F32", "[[2]]", 0, 8), "an array in its shape");
+  expect(R"("x":{"dtype":"F32","shape":[2]})", "lacks 'data_offsets'");
+  expect(R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0]})", "not two numbers");
+  expect(R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]})", "not two numbers");
+  expect(R"("x":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]})", "key 'dtype' twice");
+  expect(R"("x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1})", "unknown key 'more'");
+  expect(R"("x":3)", "tensor 'x' is a number; expected an object");
+  expect(R"("__metadata__":{"a":1},)" + ok, "__metadata__.a is a number; expected a string");
+  expect(R"("__metadata__":{"a":"1","a":"2"},)" + ok, "has the key 'a' twice");
+  expect(R"("__metadata__":{},)" + ok + R"(,"__metadata__":{})", "has '__metadata__' twice");
+  expect(R"("__metadata__":null,)" + ok, "__metadata__ is null; expected an object");
+  expect(entry(std::string(5000, 'n'), "F32", "[2]", 0, 8), "name has 5000 bytes; at most 4096");
+  EXPECT_NE(complaint(" {}", "").find("does not begin with '{'"), std::string::npos);
+  EXPECT_NE(complaint("[]", "").find("does not begin with '{'"), std::string::npos);
+  EXPECT_NE(complaint("{} {}", "").find("the header is not JSON"), std::string::npos);
+  std::string axes = "[1";
+  for (int i = 0; i < 64; ++i) axes += ",1";
+  expect(entry("x", "U8", axes + "]", 0, 1), "more than 64 axes");
+}
+
+TEST(Safetensors, LengthsOfTheHeader) {
+  EXPECT_NE(complaint(std::string(7, '\0')).find("too few"), std::string::npos);
+  EXPECT_NE(complaint(std::string(8, '\xff')).find("at most 100000000 are read"), std::string::npos);
+  std::string file = file_of("{}", "");
+  file[0] = 3;
+  EXPECT_NE(complaint(file).find("3 bytes are announced, 2 are there"), std::string::npos);
+}
+
+std::string small_file() {
+  return file_of(object(entry("first", "F32", "[2,2]", 0, 16) + "," + entry("second", "BF16", "[3]", 16, 22) +
+                        R"(,"__metadata__":{"format":"pt"})"),
+                 std::string(22, 'd'));
+}
+
+TEST(Safetensors, EveryTruncationIsRefused) {
+  const std::string whole = small_file();
+  ASSERT_EQ(complaint(whole), "nothing");
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    EXPECT_NE(complaint(whole.substr(0, size)), "nothing") << size;
+  EXPECT_NE(complaint(whole + "x"), "nothing");
+}
+
+// A flipped byte of the header may still give a file within the rules, with another name say; then the
+// tensors must cover the data exactly and be inside it.
+TEST(Safetensors, EveryFlippedHeaderByteIsRefusedOrStillObeysTheRules) {
+  const std::string whole = small_file();
+  const std::size_t header = whole.size() - 22;
+  int taken = 0;
+  for (std::size_t at = 0; at < header; ++at) {
+    for (int change = 1; change < 256; ++change) {
+      std::string file = whole;
+      file[at] = static_cast<char>(file[at] ^ change);
+      try {
+        const SafetensorsParts parts = split_safetensors(std::as_bytes(std::span(file)), "f");
+        const SafetensorsHeader h(parts.json, parts.data.size(), "f");
+        uint64_t end = 0;
+        for (std::size_t i = 0; i < h.size(); ++i) {
+          ASSERT_EQ(h[i].begin, end);
+          ASSERT_EQ(h[i].bytes() * 8, h[i].elements() * static_cast<uint64_t>(bits_of(h[i].type)));
+          end = h[i].end;
+        }
+        ASSERT_EQ(end, parts.data.size());
+        ++taken;
+      } catch (const Error& error) {
+        ASSERT_TRUE(std::string_view(error.what()).starts_with("f: ")) << error.what();
+      }
+    }
+  }
+  EXPECT_GT(taken, 0);  // names and metadata may be anything
+}
+
+TEST(Safetensors, AFileCutWhileOpenIsAnError) {
+  const TempFolder folder;
+  const std::string path = folder.write("a", small_file());
+  const SafetensorsFile file(path);
+  std::filesystem::resize_file(path, 100);
+  EXPECT_NE(KILN_ERROR_OF(file.bytes(file.header()[0])).find("changed while it was read"), std::string::npos);
+}
+
+long peak_kib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(Safetensors, HundredThousandTensors) {
+  const TempFolder folder;
+  const std::string path = folder / "many";
+  std::vector<SafetensorsDeclaration> tensors;
+  for (int i = 0; i < 100'000; ++i)
+    tensors.push_back({cat("model.layers.", i, ".self_attn.q_proj.weight"), SafetensorsType::f32, {2, 4}});
+  {
+    SafetensorsWriter writer(path, tensors);
+    const std::vector<std::byte> row(32);
+    for (int i = 0; i < 100'000; ++i) writer.append(row);
+    (void)writer.commit();
+  }
+  const long before = peak_kib();
+  const auto begin = std::chrono::steady_clock::now();
+  const SafetensorsFile file(path);
+  ASSERT_TRUE(file.header().find("model.layers.99999.self_attn.q_proj.weight"));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  RecordProperty("seconds", std::to_string(seconds));
+  std::printf("100,000 tensors: header of %zu bytes, %.3f s, %ld KiB more at the peak\n",
+              std::filesystem::file_size(path) - 3'200'000, seconds, peak_kib() - before);
+  EXPECT_LT(seconds, 10);  // 1 s is the aim; sanitizers are slow
+  EXPECT_LT(peak_kib() - before, 200 * 1024);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,125 @@
+#include "model/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+
+const json& plain() {
+  static const json kPage = {
+      {"model_type", "llama"},    {"vocab_size", 61},       {"hidden_size", 24},
+      {"intermediate_size", 40},  {"num_hidden_layers", 2}, {"num_attention_heads", 6},
+      {"num_key_value_heads", 2}, {"rms_norm_eps", 1e-5},   {"transformers_version", "5"}};
+  return kPage;
+}
+
+HfConfig parsed(const json& change) {
+  json page = plain();
+  page.merge_patch(change);
+  return parse_hf_config(page.dump(), "config.json");
+}
+
+std::string complaint(const json& change) { return KILN_ERROR_OF(parsed(change)); }
+
+TEST(HfConfig, OldAndNewKeys) {
+  const HfConfig old = parsed({{"torch_dtype", "bfloat16"},
+                               {"rope_theta", 500000},
+                               {"rope_scaling", nullptr},
+                               {"architectures", {"LlamaForCausalLM"}}});
+  const HfConfig now = parsed({{"dtype", "bfloat16"},
+                               {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}}},
+                               {"head_dim", 4}});
+  for (const HfConfig& c : {old, now}) {
+    EXPECT_EQ(c.dtype, DType::bf16);
+    EXPECT_EQ(c.model.rope_theta, 500000);
+    EXPECT_EQ(c.model.vocab, 61);
+    EXPECT_EQ(c.model.kv_heads, 2);
+    EXPECT_EQ(c.model.norm_eps, 1e-5f);
+    EXPECT_FALSE(c.model.tied);
+  }
+}
+
+TEST(HfConfig, WhatIsLeftOutHasTheValueTransformersGivesIt) {
+  json page = plain();
+  page.erase("rms_norm_eps");
+  page.erase("num_key_value_heads");
+  const HfConfig c = parse_hf_config(page.dump(), "f");
+  EXPECT_EQ(c.model.norm_eps, 1e-6f);
+  EXPECT_EQ(c.model.kv_heads, 6);
+  EXPECT_EQ(c.model.rope_theta, 10000);
+  EXPECT_EQ(c.max_positions, 2048);
+  EXPECT_EQ(c.dtype, DType::f32);
+  EXPECT_FALSE(c.bos);
+  EXPECT_TRUE(c.eos.empty());
+}
+
+TEST(HfConfig, RoundTrip) {
+  HfConfig c = parsed({{"max_position_embeddings", 8192},
+                       {"bos_token_id", 128000},
+                       {"eos_token_id", {128001, 128009}},
+                       {"pad_token_id", 3},
+                       {"initializer_range", 0.013},
+                       {"tie_word_embeddings", true},
+                       {"rope_theta", 123456.5},
+                       {"torch_dtype", "float16"}});
+  const std::string text = hf_config_json(c);
+  const HfConfig again = parse_hf_config(text, "again");
+  EXPECT_EQ(hf_config_json(again), text);
+  EXPECT_EQ(again.max_positions, 8192);
+  EXPECT_EQ(again.bos, 128000);
+  EXPECT_EQ(again.pad, 3);
+  EXPECT_EQ(again.eos, (std::vector<int64_t>{128001, 128009}));
+  EXPECT_EQ(again.initializer_range, 0.013);
+  EXPECT_TRUE(again.model.tied);
+  EXPECT_EQ(again.model.rope_theta, 123456.5);
+  EXPECT_EQ(again.dtype, DType::f16);
+  const json page = json::parse(text);
+  EXPECT_EQ(page["torch_dtype"], page["dtype"]);
+  EXPECT_EQ(page["rope_theta"], page["rope_parameters"]["rope_theta"]);
+  EXPECT_EQ(page["rms_norm_eps"], 1e-5);
+  c.eos = {2};
+  EXPECT_EQ(json::parse(hf_config_json(c))["eos_token_id"], 2);
+}
+
+TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
+  const auto expect = [](const json& change, const std::string& words) {
+    const std::string got = complaint(change);
+    EXPECT_TRUE(got.starts_with("config.json: ") && got.find(words) != std::string::npos) << change << got;
+  };
+  expect({{"model_type", "mistral"}}, "model_type is \"mistral\"; kiln has only \"llama\"");
+  expect({{"model_type", nullptr}}, "lacks 'model_type'");
+  expect({{"architectures", {"LlamaForTokenClassification"}}}, "architectures is [\"LlamaForToken");
+  expect({{"hidden_act", "gelu"}}, "hidden_act is \"gelu\"");
+  expect({{"attention_bias", true}}, "attention_bias is true; kiln has only false");
+  expect({{"mlp_bias", true}}, "mlp_bias is true");
+  expect({{"head_dim", 8}}, "head_dim is 8; kiln has only hidden_size / num_attention_heads = 4");
+  expect({{"hidden_size", 25}}, "hidden_size is 25, not divisible by num_attention_heads 6");
+  expect({{"hidden_size", 18}}, "a head is 3 wide");
+  expect({{"num_key_value_heads", 4}}, "num_key_value_heads is 4, of which num_attention_heads 6");
+  expect({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}, "rope_scaling.type is \"linear\"");
+  expect({{"rope_scaling", {{"rope_type", "llama3"}}}}, "rope_scaling.rope_type is \"llama3\"");
+  expect({{"rope_parameters", {{"rope_type", "yarn"}}}}, "rope_parameters.rope_type is \"yarn\"");
+  expect({{"rope_parameters", {{"full_attention", {{"rope_theta", 1.0}}}}}}, "one rotary embedding for all");
+  expect({{"rope_theta", 1e4}, {"rope_parameters", {{"rope_theta", 2e4}}}},
+         "and rope_theta elsewhere is 10000");
+  expect({{"rope_theta", -1}}, "rope_theta is -1; expected a positive number");
+  expect({{"rms_norm_eps", 1e-60}}, "which fp32 cannot hold");
+  expect({{"rms_norm_eps", "small"}}, "rms_norm_eps is \"small\"; expected a number");
+  expect({{"torch_dtype", "int8"}}, "torch_dtype is \"int8\"");
+  expect({{"quantization_config", {{"bits", 4}}}}, "quantization_config is there");
+  expect({{"partial_rotary_factor", 0.5}}, "partial_rotary_factor is 0.5");
+  expect({{"vocab_size", 1e9}}, "vocab_size is 1000000000.0; expected a whole number");
+  expect({{"num_hidden_layers", -2}}, "num_hidden_layers is -2; expected a whole number from 1");
+  expect({{"vocab_size", nullptr}}, "lacks 'vocab_size'");
+  EXPECT_NE(KILN_ERROR_OF(parse_hf_config("[]", "f")).find("f: the document is an array"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -51,6 +51,12 @@ void BpeModel::check(std::string_view source) const {
     if (!fresh)
       throw Error(cat(source, ": tokens ", where->second, " and ", id, " are both ", quoted(tokens[id])));
   }
+  for (const SpecialToken& t : specials.all()) {  // an id that means two texts cannot be decoded
+    const auto id = static_cast<std::size_t>(t.id);
+    if (id < tokens.size() && !tokens[id].empty() && tokens[id] != t.text)
+      throw Error(cat(source, ": id ", t.id, " is both the special token ", quoted(t.text), " and ",
+                      quoted(tokens[id])));
+  }
   const auto at = [&](int32_t id) -> const std::string& {
     if (id < 0 || static_cast<std::size_t>(id) >= tokens.size() ||
         tokens[static_cast<std::size_t>(id)].empty())

@@ -96,8 +96,10 @@ void check_architecture(const JsonValue& root) {
   const JsonValue type = root.at("model_type");
   if (type.string() != "llama") refuse(type, "\"llama\"");
   if (root.has("architectures")) {
-    bool known = root.at("architectures").array().empty();
-    for (const auto& a : root.at("architectures").array()) known = known || a == "LlamaForCausalLM";
+    const JsonValue architectures = root.at("architectures");
+    const nlohmann::json::array_t& list = architectures.array();
+    bool known = list.empty();
+    for (const nlohmann::json& a : list) known = known || a == "LlamaForCausalLM";
     if (!known) refuse(root.at("architectures"), "LlamaForCausalLM");
   }
   if (root.has("hidden_act") && root.at("hidden_act").string() != "silu")

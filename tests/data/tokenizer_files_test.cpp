@@ -164,6 +164,10 @@ TEST(VocabMerges, RoundTripAndRefusals) {
             "m line 1: 'a b c' is not two tokens with a space between");
   EXPECT_EQ(KILN_ERROR_OF(parse_vocab_merges(vocab, "#version: 0.2\n\nqq a\n", "v", "m")),
             "m line 3: 'qq' is not in the vocabulary");
+  nlohmann::json shared = nlohmann::json::parse(vocab);  // found by fuzzing: one id for two texts
+  shared["<|endoftext|>"] = shared["l"];
+  const std::string said = KILN_ERROR_OF(parse_vocab_merges(shared.dump(), merges, "v", "m"));
+  EXPECT_NE(said.find("is both the special token '<|endoftext|>' and 'l'"), std::string::npos) << said;
   EXPECT_EQ(KILN_ERROR_OF(parse_vocab_merges("{}", "", "v", "m")), "v: is empty");
   EXPECT_EQ(KILN_ERROR_OF(parse_vocab_merges("[]", "", "v", "m")),
             "v: the document is an array; expected an object");

@@ -76,7 +76,8 @@ void grad_b(RankContext& ctx, const BatchedMatmulBackward& g) {
       const auto db = matrix_of<T>(g.db.tensor, p.b_in_columns, p.b_cols(), batch, hb);
       for (int64_t k = 0; k < p.K; ++k) {
         for (int64_t n = 0; n < p.N; ++n)
-          put(p.transpose_b ? db[n][k] : db[k][n], sums[k * p.N + n], g.db.accumulate);
+          p.transpose_b ? put(db[n][k], sums[k * p.N + n], g.db.accumulate)
+                        : put(db[k][n], sums[k * p.N + n], g.db.accumulate);
       }
     }
   });

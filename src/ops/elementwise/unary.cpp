@@ -35,13 +35,13 @@ Tensor unary(RankContext& ctx, const Tensor& x, double parameter, std::string_vi
 
 template <class Kind>
 std::span<const Variant<UnaryOp<Kind>>> UnaryOp<Kind>::rows() {
-  static const Variant<UnaryOp> table[] = {
+  static const Variant<UnaryOp> kTable[] = {
       {"fused", DeviceType::cpu, needs_fp32_or_narrower<UnaryProblem>, saves_of<Kind>(), nullptr, cost,
        unary_cpu_fused_forward<Kind>, unary_cpu_fused_backward<Kind>},
       {"naive", DeviceType::cpu, nullptr, saves_of<Kind>(), nullptr, cost, unary_cpu_naive_forward<Kind>,
        unary_cpu_naive_backward<Kind>},
   };
-  return table;
+  return kTable;
 }
 
 template <class Kind>

@@ -126,11 +126,10 @@ static void forward_tile_amx(const FlashForwardTile<bf16>& t) {
     w.sum[i] = 0;
   }
   for (int64_t j0 = 0; j0 < limit; j0 += kFlashTile) {
-    const int64_t keys = p.Tk - j0 < kFlashTile ? p.Tk - j0 : kFlashTile;
-    const int64_t shift = t.i0 + p.Tk - p.Tq - j0;
+    const auto [keys, shift, diagonal] = FlashKeyTile(p, t.i0, j0);
     copy_rows(t.k.from(j0), keys, p.D, Dp, a.rows);
     amx_product({kFlashTile, kFlashTile, Dp, a.rows, Dp, a.q_pairs, kFlashTile, a.s, kFlashTile, false});
-    if (p.causal && shift < keys - 1) fill_masked(a.s, keys, kFlashTile, shift, -INFINITY);
+    if (diagonal) fill_masked(a.s, keys, kFlashTile, shift, -INFINITY);
     online_softmax_pairs(a.s, keys, p.scale, w.top, w.sum, w.shrink, a.prob_pairs);
     copy_rows(t.v.from(j0), keys, p.D, Dp, a.rows);
     pair_rows(a.rows, Dp, a.v_pairs);
@@ -209,13 +208,12 @@ static void backward_tile_amx(const FlashBackwardTile<bf16>& t) {
   }
   std::memset(a.dqt, 0, static_cast<std::size_t>(Dp * kFlashTile) * sizeof(float));
   for (int64_t j0 = 0; j0 < limit; j0 += kFlashTile) {
-    const int64_t keys = p.Tk - j0 < kFlashTile ? p.Tk - j0 : kFlashTile;
-    const int64_t shift = t.i0 + p.Tk - p.Tq - j0;
+    const auto [keys, shift, diagonal] = FlashKeyTile(p, t.i0, j0);
     copy_rows(t.k.from(j0), keys, p.D, Dp, a.k);
     copy_rows(t.v.from(j0), keys, p.D, Dp, a.v);
     amx_product({kFlashTile, kFlashTile, Dp, a.k, Dp, a.q_pairs, kFlashTile, a.s, kFlashTile, false});
     amx_product({kFlashTile, kFlashTile, Dp, a.v, Dp, a.g_pairs, kFlashTile, a.dp, kFlashTile, false});
-    softmax_gradient_rows(t, keys, p.causal && shift < keys - 1, shift);
+    softmax_gradient_rows(t, keys, diagonal, shift);
     if (t.dq_wanted) {
       pair_rows(a.k, Dp, a.k_pairs);
       transpose_pairs(a.k_pairs, kFlashTile / 2, Dp, as_pairs(a.k_across));

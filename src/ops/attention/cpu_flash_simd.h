@@ -218,9 +218,8 @@ static void forward_tile(const FlashForwardTile<T>& t) {
   }
   const int64_t limit = p.visible(t.i0 + rows - 1);
   for (int64_t j0 = 0; j0 < limit; j0 += kFlashTile) {
-    const int64_t keys = p.Tk - j0 < kFlashTile ? p.Tk - j0 : kFlashTile, padded = padded_keys(keys);
-    const int64_t shift = t.i0 + p.Tk - p.Tq - j0;
-    const bool diagonal = p.causal && shift < keys - 1;
+    const auto [keys, shift, diagonal] = FlashKeyTile(p, t.i0, j0);
+    const int64_t padded = padded_keys(keys);
     load_tile(t.k.from(j0), keys, padded, p.D, Dp, 1, w.k);
     load_tile(t.v.from(j0), keys, padded, p.D, Dp, 1, w.v);
     multiply<Mask::none, false>({padded, lanes, p.D, w.k, Dp, 1, w.qt, kFlashTile, w.s, kFlashTile});
@@ -273,9 +272,8 @@ static void backward_tile(const FlashBackwardTile<T>& t) {
 
   const int64_t limit = p.visible(t.i0 + rows - 1);
   for (int64_t j0 = 0; j0 < limit; j0 += kFlashTile) {
-    const int64_t keys = p.Tk - j0 < kFlashTile ? p.Tk - j0 : kFlashTile, padded = padded_keys(keys);
-    const int64_t shift = t.i0 + p.Tk - p.Tq - j0;
-    const bool diagonal = p.causal && shift < keys - 1;
+    const auto [keys, shift, diagonal] = FlashKeyTile(p, t.i0, j0);
+    const int64_t padded = padded_keys(keys);
     load_tile(t.k.from(j0), keys, padded, p.D, Dp, 1, w.k);
     load_tile(t.v.from(j0), keys, padded, p.D, Dp, 1, w.v);
     multiply<Mask::none, false>({padded, lanes, p.D, w.k, Dp, 1, w.qt, kFlashTile, w.s, kFlashTile});

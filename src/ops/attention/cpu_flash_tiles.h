@@ -165,4 +165,16 @@ struct FlashBackwardTile {
   const FlashBackwardScratch& scratch;
 };
 
+// A tile of keys as the query tile at i0 meets it: query i takes part with key j where i >= j - shift.
+struct FlashKeyTile {
+  int64_t keys;
+  int64_t shift;
+  bool diagonal;  // some query does not see some key
+
+  FlashKeyTile(const AttentionProblem& p, int64_t i0, int64_t j0)
+      : keys(std::min(kFlashTile, p.Tk - j0)),
+        shift(i0 + p.Tk - p.Tq - j0),
+        diagonal(p.causal && shift < keys - 1) {}
+};
+
 }  // namespace kiln

@@ -119,8 +119,7 @@ check-tidy: ## clang-tidy finds nothing
 	@$(INSTALL) build test check
 	@$(CONFIGURE) strict -DKILN_WERROR=ON
 	@cmake --build --preset strict -j$(JOBS) --target kiln_build_id
-	@run-clang-tidy-19 -quiet -j$(JOBS) -p build-strict > build-strict/tidy.log 2>&1 || \
-	  { grep -E 'warning:|error:' -A3 build-strict/tidy.log; echo "all of it: build-strict/tidy.log"; exit 1; }
+	@tools/tidy.sh build-strict $(JOBS)
 
 .PHONY: format
 format: ## let clang-format rewrite the sources

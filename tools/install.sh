@@ -24,7 +24,7 @@ peers header:dnnl.hpp libdnnl-dev
 peers header:openblas_config.h libopenblas-dev
 check command:clang++-19 clang-19
 check command:clang-tidy-19 clang-tidy-19
-check command:run-clang-tidy-19 clang-tidy-19
+check command:jq jq
 check command:clang-format-19 clang-format-19
 check clang_rt:19 libclang-rt-19-dev
 check command:setarch util-linux

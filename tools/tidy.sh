@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# usage: tools/tidy.sh BUILD_FOLDER JOBS
+# clang-tidy on every .cpp of the build. A file that was clean is not looked at again until something it includes, the
+# way it is compiled or a .clang-tidy changes: all of them take half an hour on two cores, a change of a few a minute.
+set -euo pipefail
+build=$(cd "$1" && pwd) jobs=$2
+passed=${KILN_TIDY_PASSED:-$build/tidy-passed}
+mkdir -p "$passed"
+
+# Named by what the verdict rests on: the text after the preprocessor, the checks asked for, the tool.
+rest=$(cat $(git ls-files '*.clang-tidy' 2>/dev/null || find . -name .clang-tidy -not -path './build*') | sha256sum; \
+  clang-tidy-19 --version | sha256sum)
+
+check_one() {
+  local file=$1 command=$2 key= log
+  # Comments stay (-C): NOLINT is one. So do line markers, for a header's name decides whether it is looked at.
+  if key=$(set -o pipefail; cd "$build"; eval "${command/ -c / -E -C } -o -" 2>/dev/null |
+    sed "s|$PWD|.|g; s|${PWD%/*}/||g" | { echo "$rest ${command//${PWD%/*}\//}"; cat; } | sha256sum); then
+    key=$passed/${key%% *}
+    [[ ! -e $key ]] || return 0
+  fi
+  if log=$(clang-tidy-19 -quiet -p "$build" "$file" 2>&1); then
+    [[ -z $key ]] || touch "$key"
+    return 0
+  fi
+  echo "$log"
+  return 1
+}
+export -f check_one
+export build passed rest
+
+jq -r '.[] | select(.file | endswith(".cpp")) | [.file, (.command | sub(" -o [^ ]+"; ""))] | @tsv' \
+  "$build/compile_commands.json" | tr '\n\t' '\0\0' |
+  xargs -0 -n2 -P"$jobs" bash -c 'check_one "$1" "$2"' check_one
+echo "clang-tidy: $(ls "$passed" | wc -l) verdicts kept in $passed"

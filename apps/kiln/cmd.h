@@ -20,6 +20,7 @@ struct CommonOptions {
   std::uint64_t seed = 0;
   std::string device = "auto";  // checked: cpu, cuda, cuda:N, meta or auto
   std::string out = "runs";
+  bool out_given = false;
 };
 
 // The work of a command once its options are read. Throws kiln::Error; stdout belongs to its result.

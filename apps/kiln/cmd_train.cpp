@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -22,8 +22,18 @@ using nlohmann::ordered_json;
 struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
-      held_out, threads;
+      held_out, threads, kv_heads, save_every, keep, on_save_error;
 };
+
+// Without --out: a folder named after what is trained on what, so that the same command goes on with its own
+// run.
+std::string run_folder_of(const TrainRequest& r, const CommonOptions& common) {
+  if (common.out_given) return common.out;
+  const std::filesystem::path text = std::filesystem::path(r.text).lexically_normal();
+  const std::string stem = text.has_stem() ? text.stem().string() : text.parent_path().stem().string();
+  const std::string model = r.model.empty() ? r.size : std::filesystem::path(r.model).stem().string();
+  return fmt::format("{}/{}-{}", common.out, stem.empty() ? "text" : stem, model);
+}
 
 TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   constexpr int64_t kMany = int64_t{1} << 40;
@@ -41,7 +51,15 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int64_t>("--eval-batches", t.eval_batches, 1, kMany, r.eval_batches);
   read_number<double>("--held-out", t.held_out, 0.0, 0.9, r.held_out);
   read_number<int>("--threads", t.threads, 1, 1024, r.threads);
+  read_number<int64_t>("--kv-heads", t.kv_heads, 1, 1 << 16, r.kv_heads);
+  read_number<int64_t>("--save-every", t.save_every, 0, kMany, r.save_every);
+  read_number<int>("--keep", t.keep, 1, 1 << 20, r.keep);
+  if (t.on_save_error != "go-on" && t.on_save_error != "stop")
+    throw Error(fmt::format("--on-save-error is '{}'; expected go-on or stop", t.on_save_error), {},
+                ErrorKind::usage);
+  r.stop_on_save_error = t.on_save_error == "stop";
   r.seed = common.seed;
+  r.run = run_folder_of(r, common);
   if (common.device != "auto" && common.device != "cpu")
     throw Error(fmt::format("kiln train runs on the CPU so far; --device is {}", common.device), {},
                 ErrorKind::unavailable);
@@ -61,50 +79,64 @@ extern "C" void on_stop_signal(int signal) {
 
 class StopOnSignals {
  public:
-  StopOnSignals()
-      : interrupt_(std::signal(SIGINT, on_stop_signal)), terminate_(std::signal(SIGTERM, on_stop_signal)) {
+  StopOnSignals() {
     stop_requested.store(false);
+    for (int i = 0; i < 3; ++i) previous_[i] = std::signal(kSignals[i], on_stop_signal);
   }
   ~StopOnSignals() {
-    std::signal(SIGINT, interrupt_);
-    std::signal(SIGTERM, terminate_);
+    for (int i = 0; i < 3; ++i) std::signal(kSignals[i], previous_[i]);
   }
   StopOnSignals(const StopOnSignals&) = delete;
   StopOnSignals& operator=(const StopOnSignals&) = delete;
 
  private:
-  void (*interrupt_)(int);
-  void (*terminate_)(int);
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
+  void (*previous_[3])(int);
 };
+
+double tokens_per_second(const RunTotals& t) {
+  return t.seconds > 0 ? static_cast<double>(t.tokens) / t.seconds : 0;
+}
+
+// What there is to say when it is over, for a person.
+std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleView& view) {
+  std::string text;
+  if (o.steps_now == 0)
+    text = fmt::format("the run in {} has its {} steps already; --steps N goes on, --fresh begins anew\n",
+                       r.run, o.steps);
+  text += fmt::format("{} of {} steps{}: loss {:.4f} to {:.4f}, {:.0f} tokens a second\n", o.steps, r.steps,
+                      o.steps < r.steps ? " (stopped by a signal; the same command goes on)" : "",
+                      o.totals.first_loss, o.totals.last_loss, tokens_per_second(o.totals));
+  text += fmt::format("model    {}\nmetrics  {}\n", o.checkpoint, view.metrics());
+  return text;
+}
 
 void run_train(const Typed& typed, const CommonOptions& common) {
   const TrainRequest request = read_options(typed, common);
-  const std::string metrics = common.out + "/metrics.jsonl";
-  int64_t done = 0;
+  TrainOutcome outcome;
   ordered_json result;
+  std::string text;
   {
-    ConsoleView view(metrics);
+    ConsoleView view(request.run);
     const StopOnSignals signals;
-    done = train(request, view, stop_requested);
+    outcome = train(request, view, stop_requested);
     view.draw_losses();
-    result = {{"steps", done},
-              {"first_loss", view.losses().front()},
-              {"final_loss", view.losses().back()},
+    result = {{"steps", outcome.steps},
+              {"steps_now", outcome.steps_now},
+              {"first_loss", outcome.totals.first_loss},
+              {"final_loss", outcome.totals.last_loss},
               {"validation_loss", nullptr},
-              {"tokens_per_s", view.tokens_per_second()},
+              {"tokens_per_s", tokens_per_second(outcome.totals)},
               {"of_peak", view.of_peak()},
               {"parameters", view.setup().parameters},
-              {"metrics", metrics}};
+              {"checkpoint", outcome.checkpoint},
+              {"run", request.run},
+              {"metrics", view.metrics()}};
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;
+    text = summary(request, outcome, view);
   }
-  if (common.json) {
-    fmt::print("{}\n", result.dump(2));
-    return;
-  }
-  fmt::print("{} of {} steps{}: loss {:.4f} to {:.4f}, {:.0f} tokens a second\nevery step is in {}\n", done,
-             request.steps, done < request.steps ? " (stopped by a signal)" : "",
-             result["first_loss"].get<double>(), result["final_loss"].get<double>(),
-             result["tokens_per_s"].get<double>(), metrics);
+  if (common.json) text = result.dump(2) + "\n";
+  fmt::print("{}", text);
 }
 
 }  // namespace
@@ -117,6 +149,13 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--tokenizer", r.tokenizer, "byte (default), or a tokenizer's file or folder")
       ->type_name("NAME");
   app.add_option("--size", r.size, "The model, by the names of kiln sizes (default nano)")->type_name("NAME");
+  app.add_option("--model", r.model,
+                 "Instead of --size: a config.json, or a Hugging Face folder to begin from")
+      ->type_name("PATH");
+  app.add_option("--kv-heads", t->kv_heads,
+                 "Key and value heads, shared by groups of heads (default as the model)")
+      ->type_name("N");
+  app.add_flag("--tied", r.tied, "The head is the embedding");
   app.add_option("--steps", t->steps, "Updates (default 200)")->type_name("N");
   app.add_option("--batch", t->batch, "Sequences of a micro-step (default 4)")->type_name("N");
   app.add_option("--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
@@ -136,6 +175,13 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--eval-every", t->eval_every, "Steps between validations; 0: only at the end (default)")
       ->type_name("N");
   app.add_option("--eval-batches", t->eval_batches, "Batches of a validation (default 10)")->type_name("N");
+  app.add_option("--save-every", t->save_every,
+                 "Steps between checkpoints; 0: only at the end (default a tenth of --steps, 50 to 1000)")
+      ->type_name("N");
+  app.add_option("--keep", t->keep, "Checkpoints kept (default 3)")->type_name("N");
+  t->on_save_error = "go-on";
+  app.add_option("--on-save-error", t->on_save_error, "go-on (default) or stop")->type_name("NAME");
+  app.add_flag("--fresh", r.fresh, "Begin anew where there is a run to go on with; that one is moved aside");
   app.add_flag("--overfit", r.overfit, "Train on the first batch again and again: the loss must go to 0");
   app.add_option("--threads", t->threads, "Of the CPU (default all)")->type_name("N");
   return [t, &common] { run_train(*t, common); };

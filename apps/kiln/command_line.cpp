@@ -135,6 +135,7 @@ Request parse_command(const Command& command, std::span<const std::string> args)
   reject_leftover(app);
   parsed->common.seed = parse_seed(parsed->seed);
   check_device_name(parsed->common.device);
+  parsed->common.out_given = app.count("--out") > 0;
   if (parsed->common.out.empty()) throw_usage("--out is empty; expected a folder");
   return {.text = {}, .run = [parsed] { parsed->body(); }};
 }

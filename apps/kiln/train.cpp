@@ -1,96 +1,123 @@
 #include "kiln/train.h"
 
 #include <algorithm>
+#include <filesystem>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/nearest_name.h"
-#include "model/llama.h"
-#include "model/size_registry.h"
+#include "base/mapped_file.h"
+#include "kiln/train_options.h"
+#include "model/hf_folder.h"
 #include "ops/op_list.h"
 #include "perf/ceilings.h"
 
 namespace kiln::cli {
 namespace {
 
-template <class T>
-T by_name(const char* option, const std::string& text,
-          std::initializer_list<std::pair<const char*, T>> list) {
-  std::vector<std::string_view> names;
-  std::string all;
-  for (const auto& [name, value] : list) {
-    if (text == name) return value;
-    names.emplace_back(name);
-    all += all.empty() ? name : std::string(", ") + name;
+// The vocabulary is the text's, unless the model comes with its own, larger one.
+ModelConfig with_vocabulary(ModelConfig c, const TrainRequest& r, int32_t of_text) {
+  if (r.model.empty()) {
+    c.vocab = of_text;
+  } else if (c.vocab < of_text) {
+    throw Error(cat(r.model, " has a vocabulary of ", c.vocab, "; the text's tokenizer has ", of_text),
+                "name the model's own tokenizer with --tokenizer");
   }
-  const std::string near = nearest_name(text, names);
-  throw Error(cat(option, " is '", text, "'; expected one of: ", all),
-              near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
-}
-
-Precision precision_of(const TrainRequest& r) {
-  return by_name<Precision>("--precision", r.precision,
-                            {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
-}
-
-Recompute recompute_of(const TrainRequest& r) {
-  return by_name<Recompute>(
-      "--recompute", r.recompute,
-      {{"none", Recompute::none}, {"block", Recompute::block}, {"nested", Recompute::nested}});
-}
-
-ModelConfig model_of(const TrainRequest& r, int32_t vocab) {
-  ModelConfig c = config_of(find_model_size(r.size));
-  c.vocab = vocab;
-  c.recompute = recompute_of(r);
   return c;
 }
 
-StepOptions step_of(const TrainRequest& r) {
-  StepOptions s;
-  s.batch = r.batch;
-  s.context = r.context;
-  s.micro_steps = r.micro_steps;
-  s.max_norm = r.clip;
-  s.adamw.decay = r.decay;
-  s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
+// Hears what the loop reports, keeps the totals, saves, and tells the view.
+class Session final : public RunListener {
+ public:
+  Session(TrainView& view, RunSaver& saver, const BatchLoader& loader, TrainState state, bool overfit)
+      : view_(view), saver_(saver), loader_(loader), state_(std::move(state)), overfit_(overfit) {}
+
+  void on_step(const StepReport& r) override {
+    RunTotals& t = state_.totals;
+    if (r.step == 1) t.first_loss = r.loss;
+    t.last_loss = r.loss;
+    if (warm_) {
+      t.seconds += r.seconds;
+      t.tokens += r.tokens;
+    }
+    warm_ = true;
+    view_.on_step(r);
+  }
+  void on_evaluation(int64_t step, const Evaluation& e) override { view_.on_evaluation(step, e); }
+  void on_save(const StepScalars& last) override {
+    state_.scalars = last;
+    if (!overfit_) state_.loader = loader_.state();  // else the first batch is always the one
+    saver_.save(state_);
+    if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
+  }
+
+  const TrainState& state() const { return state_; }
+
+ private:
+  TrainView& view_;
+  RunSaver& saver_;
+  const BatchLoader& loader_;
+  TrainState state_;
+  bool overfit_;
+  bool warm_ = false;  // the first step of a process also warms everything up
+};
+
+TrainSetup describe(const TrainRequest& r, RankContext& ctx, Llama& model, const TrainingText& text) {
+  TrainSetup s;
+  s.model = model.config();
+  for (const Param& p : model.params().params()) s.parameters += p.shape.numel();
+  s.train_tokens = text.train->size();
+  s.validation_tokens = text.validation ? text.validation->size() : 0;
+  s.tokens_per_step = r.batch * r.context * r.micro_steps;
+  s.threads = ctx.pool().threads();
+  s.step_flops = micro_step_flops(model.config(), r.batch, r.context).model() * r.micro_steps;
+  const CpuIsa isa = ctx.traits().isa;
+  s.isa = name_of(isa);
+  s.peak_flops =
+      measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
+          .flops_for(precision_of(r) == Precision::bf16 ? DType::bf16 : DType::f32, isa)
+          .all;
   return s;
 }
 
-LrSchedule schedule_of(const TrainRequest& r) {
-  return {r.lr, r.min_lr < 0 ? r.lr / 10 : r.min_lr,
-          r.warmup < 0 ? std::min<int64_t>(100, r.steps / 10) : r.warmup, r.steps};
+// run.json of this part in place of the one before, whatever changed said aloud.
+void record_run(const RunFolder& run, const TrainRequest& r, const TrainSetup& setup, TrainView& view) {
+  const std::string path = run.file("run.json");
+  const std::string now = run_record(r, setup, run.generation());
+  if (!setup.resumed.empty() && std::filesystem::exists(path)) {
+    for (const std::string& change :
+         changed_options(read_small_file(path, std::size_t{1} << 20, "a run.json"), now))
+      view.on_warning(cat("going on with other options: ", change));
+  }
+  write_file_atomically(path, now);
+}
+
+// Names what is safe in whatever goes wrong from here on.
+TrainOutcome run_steps(TrainingRun& run, Session& session, RunSaver& saver, int64_t first,
+                       const std::atomic<bool>& stop) {
+  TrainOutcome outcome;
+  try {
+    outcome.steps = run.run(session, stop);
+  } catch (const Error& e) {
+    const std::string& good = saver.last_good();
+    throw Error(e.what(),
+                cat(e.hint(), e.hint().empty() ? "" : "; ",
+                    good.empty() ? std::string("there is no checkpoint yet")
+                                 : cat("the last good checkpoint is ", good)),
+                e.kind());
+  }
+  if (saver.error())
+    throw Error(cat("the last save failed: ", saver.error()->what()),
+                saver.last_good().empty() ? "there is no checkpoint"
+                                          : cat("the last good checkpoint is ", saver.last_good()));
+  outcome.steps_now = outcome.steps - first;
+  outcome.checkpoint = saver.last_good();
+  outcome.totals = session.state().totals;
+  return outcome;
 }
 
 }  // namespace
 
-void check_request(const TrainRequest& r) {
-  auto at_least = [](const char* option, auto value, auto least) {
-    if (value < least)
-      throw Error(cat(option, " is ", value, "; expected ", least, " or more"), {}, ErrorKind::usage);
-  };
-  if (r.text.empty())
-    throw Error("kiln train needs --text", "give a text file, a folder of them, or a folder of tokens",
-                ErrorKind::usage);
-  at_least("--steps", r.steps, int64_t{1});
-  at_least("--batch", r.batch, int64_t{1});
-  at_least("--context", r.context, int64_t{1});
-  at_least("--accumulate", r.micro_steps, 1);
-  at_least("--eval-every", r.eval_every, int64_t{0});
-  at_least("--eval-batches", r.eval_batches, int64_t{1});
-  at_least("--threads", r.threads, 0);
-  at_least("--clip", r.clip, 0.0);
-  at_least("--decay", r.decay, 0.0);
-  if (!(r.held_out >= 0 && r.held_out < 1))
-    throw Error(
-        cat("--held-out is ", r.held_out, "; expected a part of the text from 0 up to, not including, 1"), {},
-        ErrorKind::usage);
-  check_schedule(schedule_of(r));
-  (void)precision_of(r);
-  check_config(model_of(r, 256));
-  (void)parse_variants(r.variants);
-}
-
-int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
+TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
   check_request(r);
   RankOptions options;
   options.threads = r.threads;
@@ -98,40 +125,55 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   options.variants = parse_variants(r.variants);
   RankContext ctx(options);
   const TrainingText text = read_training_text(r.text, r.tokenizer, r.held_out, r.context, ctx.pool());
-
-  const StepOptions shape = step_of(r);
+  const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
   BatchLoader loader(text.train,
                      {.batch = r.batch, .context = r.context, .micro_steps = r.micro_steps, .seed = r.seed});
-  Llama model(model_of(r, text.vocab_size));
-  const Precision precision = precision_of(r);
-  model.params().materialize(ctx, {precision, false});
-  Strategy one_rank;
-  TrainStep step(ctx, model, one_rank, shape);
 
-  TrainSetup setup;
-  setup.model = model.config();
-  for (const Param& p : model.params().params()) setup.parameters += p.shape.numel();
-  setup.train_tokens = text.train->size();
-  setup.validation_tokens = text.validation ? text.validation->size() : 0;
-  setup.tokens_per_step = r.batch * r.context * r.micro_steps;
-  setup.threads = ctx.pool().threads();
-  setup.step_flops = micro_step_flops(model.config(), r.batch, r.context).model() * r.micro_steps;
-  const CpuIsa isa = ctx.traits().isa;
-  setup.isa = name_of(isa);
-  setup.peak_flops =
-      measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
-          .flops_for(precision == Precision::bf16 ? DType::bf16 : DType::f32, isa)
-          .all;
+  const RunFolder folder(r.run);
+  if (r.fresh) {
+    if (const std::string aside = folder.set_aside(); !aside.empty())
+      view.on_warning(cat("the earlier run is now in ", aside));
+  }
+  TrainState state;
+  state.identity = {r.precision, text.tokenizer ? text.tokenizer->fingerprint() : ""};
+  const auto warn = [&view](const std::string& line) { view.on_warning(line); };
+  const auto found = newest_checkpoint(folder.checkpoints(), warn);
+  if (found) {
+    check_same_run(*found, config, state.identity);
+    state = read_train_state(*found);
+    loader.seek(state.loader);
+  } else {
+    state.loader = loader.state();
+  }
+  clear_leftovers(folder, state.step());
+
+  Llama model(config);
+  model.params().materialize(ctx, {precision_of(r), false});
+  Strategy one_rank;
+  const StepOptions shape = step_of(r);
+  TrainStep step(ctx, model, one_rank, shape);
+  const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), r.context};
+  if (found) {
+    load_checkpoint(*found, parts);
+    step.restore(state.scalars);
+  } else if (std::filesystem::is_directory(r.model)) {
+    HfFolder source(r.model);
+    load_weights(source, config, RopeLayout::halves, ctx, model.params());
+  }
+
+  TrainSetup setup = describe(r, ctx, model, text);
+  setup.first_step = state.step();
+  setup.resumed = found.value_or("");
+  record_run(folder, r, setup, view);
   view.on_setup(r, setup);
 
-  RunOptions run_options;
-  run_options.steps = r.steps;
-  run_options.lr = schedule_of(r);
-  run_options.eval_every = r.eval_every;
-  run_options.eval_batches = r.eval_batches;
-  run_options.overfit_one_batch = r.overfit;
+  RunOptions run_options = run_options_of(r);
+  run_options.first = state.step();
+  RunSaver saver(folder, parts, {r.keep, r.stop_on_save_error}, warn);
+  saver.start_from(setup.resumed);
+  Session session(view, saver, loader, std::move(state), r.overfit);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
-  return run.run(view, stop);
+  return run_steps(run, session, saver, setup.first_step, stop);
 }
 
 }  // namespace kiln::cli

@@ -7,14 +7,20 @@
 #include "data/training_text.h"
 #include "model/config.h"
 #include "perf/model_flops.h"
+#include "train/run_saver.h"
 #include "train/training_run.h"
 
 namespace kiln::cli {
 
 struct TrainRequest {
+  std::string run;                 // the run's folder
+  bool fresh = false;              // do not go on with what is there
   std::string text;                // file, folder, or token folder
   std::string tokenizer = "byte";  // where the text is not tokens already
   std::string size = "nano";
+  std::string model;               // instead of a size: a config.json, or a Hugging Face folder to begin from
+  int64_t kv_heads = 0;            // 0: as the model has it
+  bool tied = false;               // the head is the embedding
   std::string precision = "fp32";  // or bf16
   std::string recompute = "none";  // block, nested
   std::string variants;            // attention=naive,...
@@ -25,6 +31,9 @@ struct TrainRequest {
   int64_t warmup = -1;            // below 0: a tenth of the steps, at most 100
   double decay = 0.1, clip = 1;
   int64_t eval_every = 0, eval_batches = 10;
+  int64_t save_every = -1;  // below 0: a tenth of the steps, from 50 to 1000
+  int keep = 3;
+  bool stop_on_save_error = false;
   double held_out = 0.1;
   bool overfit = false;
   int threads = 0;
@@ -34,6 +43,8 @@ struct TrainRequest {
 // What is known once everything is set up and before the first step.
 struct TrainSetup {
   ModelConfig model;
+  int64_t first_step = 0;  // steps that an earlier part of the run did
+  std::string resumed;     // the checkpoint it goes on from; empty: from the beginning
   int64_t parameters = 0;  // elements
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t tokens_per_step = 0;
@@ -43,15 +54,25 @@ struct TrainSetup {
   std::string isa;
 };
 
+struct TrainOutcome {
+  int64_t steps = 0;       // of the whole run
+  int64_t steps_now = 0;   // of them, those of this process
+  std::string checkpoint;  // the last good one
+  RunTotals totals;        // of the whole run
+};
+
 class TrainView : public RunListener {
  public:
   virtual void on_setup(const TrainRequest&, const TrainSetup&) {}
+  virtual void on_saved(int64_t /*step*/, const std::string& /*checkpoint*/) {}
+  virtual void on_warning(const std::string& /*line*/) {}
 };
 
 // Throws Error(usage) for a request that cannot be, before anything is read.
 void check_request(const TrainRequest& request);
 
-// Returns the number of steps done.
-int64_t train(const TrainRequest& request, TrainView& view, const std::atomic<bool>& stop);
+// Goes on with what the run's folder holds, or begins. Throws when the last save failed, after all else is
+// done.
+TrainOutcome train(const TrainRequest& request, TrainView& view, const std::atomic<bool>& stop);
 
 }  // namespace kiln::cli

@@ -5,10 +5,8 @@
 
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/units.h"
 #include "kiln/one_line.h"
 #include "report/loss_curve.h"
@@ -25,8 +23,8 @@ std::string human_time(double seconds) {
 
 }  // namespace
 
-ConsoleView::ConsoleView(std::string metrics)
-    : terminal_(::isatty(STDERR_FILENO) == 1), metrics_path_(std::move(metrics)) {}
+ConsoleView::ConsoleView(std::string run)
+    : terminal_(::isatty(STDERR_FILENO) == 1), metrics_path_(std::move(run) + "/metrics.jsonl") {}
 
 ConsoleView::~ConsoleView() {
   if (drawn_) std::fputs("\n", stderr);
@@ -35,11 +33,8 @@ ConsoleView::~ConsoleView() {
 void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   setup_ = s;
   steps_ = r.steps;
-  // Only now: a run that cannot begin leaves no file behind.
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(metrics_path_).parent_path(), error);
-  metrics_.open(metrics_path_, std::ios::trunc);
-  if (!metrics_) throw Error(fmt::format("cannot write {}", metrics_path_), "name another folder with --out");
+  metrics_.emplace(metrics_path_, s.first_step);
+  losses_ = metrics_->kept_losses();
   const double params = static_cast<double>(s.parameters);
   const double state = params * (r.precision == "bf16" ? 2 + 2 + 4 + 8 : 4 + 4 + 8);
   std::string text;
@@ -52,17 +47,18 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
                       r.micro_steps, s.tokens_per_step, s.step_flops / 1e9);
   text += fmt::format("machine  {} threads, {}, {:.0f} GFLOP/s of multiply-adds measured now\n", s.threads,
                       s.isa, s.peak_flops / 1e9);
+  if (!s.resumed.empty()) text += fmt::format("resumed  after step {}, from {}\n", s.first_step, s.resumed);
   std::fputs(text.c_str(), stderr);
   last_line_ = Clock::now();
 }
 
 void ConsoleView::on_step(const StepReport& r) {
   losses_.push_back(r.loss);
-  if (r.step > 1) {
+  if (r.step > setup_.first_step + 1) {
     seconds_ += r.seconds;
     tokens_ += r.tokens;
   }
-  write_metrics(nlohmann::ordered_json{
+  metrics_->append(nlohmann::ordered_json{
       {"step", r.step},
       {"loss", r.loss},
       {"lr", r.lr},
@@ -79,7 +75,7 @@ void ConsoleView::print_line(const StepReport& r) {
   constexpr auto kRedraw = std::chrono::milliseconds(100);
   constexpr auto kNextLine = std::chrono::seconds(5);
   const auto now = Clock::now();
-  const bool always = r.step == 1 || r.step == steps_;
+  const bool always = r.step == setup_.first_step + 1 || r.step == steps_;
   if (!always && now - last_line_ < (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kNextLine)))
     return;
   last_line_ = now;
@@ -102,11 +98,22 @@ void ConsoleView::print_line(const StepReport& r) {
 
 void ConsoleView::on_evaluation(int64_t step, const Evaluation& e) {
   evaluation_ = e;
-  write_metrics(
+  metrics_->append(
       nlohmann::ordered_json{{"step", step}, {"validation_loss", e.loss}, {"tokens", e.tokens}}.dump());
+  say(fmt::format("step {}  validation loss {:.4f}", step, e.loss));
+}
+
+void ConsoleView::on_saved(int64_t step, const std::string& checkpoint) {
+  if (!terminal_) say(fmt::format("step {}  saved to {}", step, checkpoint));
+}
+
+void ConsoleView::on_warning(const std::string& line) { say("warning: " + line); }
+
+// A line of its own, below the live one.
+void ConsoleView::say(const std::string& line) {
   if (drawn_) std::fputs("\n", stderr);
   drawn_ = false;
-  std::fprintf(stderr, "step %lld  validation loss %.4f\n", static_cast<long long>(step), e.loss);
+  std::fprintf(stderr, "%s\n", one_line(line).c_str());
 }
 
 void ConsoleView::draw_losses() const {
@@ -122,11 +129,6 @@ double ConsoleView::of_peak() const {
   if (setup_.peak_flops <= 0 || setup_.tokens_per_step == 0) return 0;
   const double per_token = setup_.step_flops / static_cast<double>(setup_.tokens_per_step);
   return tokens_per_second() * per_token / setup_.peak_flops;
-}
-
-void ConsoleView::write_metrics(const std::string& line) {
-  metrics_ << line << '\n' << std::flush;
-  if (!metrics_) throw Error(fmt::format("cannot write to {}", metrics_path_), "is the disk full?");
 }
 
 }  // namespace kiln::cli

@@ -3,40 +3,45 @@
 #pragma once
 
 #include <chrono>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kiln/train.h"
+#include "report/metrics_log.h"
 
 namespace kiln::cli {
 
 class ConsoleView final : public TrainView {
  public:
-  // `metrics`: a file that gets one JSON object per step and evaluation.
-  explicit ConsoleView(std::string metrics);
+  // `run`: the folder that gets metrics.jsonl.
+  explicit ConsoleView(std::string run);
   ~ConsoleView() override;
 
   void on_setup(const TrainRequest& request, const TrainSetup& setup) override;
   void on_step(const StepReport& report) override;
   void on_evaluation(int64_t step, const Evaluation& e) override;
+  void on_saved(int64_t step, const std::string& checkpoint) override;
+  void on_warning(const std::string& line) override;
   void draw_losses() const;
 
   const TrainSetup& setup() const { return setup_; }
-  const std::vector<double>& losses() const { return losses_; }
+  const std::string& metrics() const { return metrics_path_; }
+  const std::vector<double>& losses() const {
+    return losses_;
+  }  // of the whole run, where its metrics are there
   const std::optional<Evaluation>& last_evaluation() const { return evaluation_; }
   double tokens_per_second() const;  // without the first step, which also warms everything up
   double of_peak() const;            // model FLOP/s as a part of the measured peak
 
  private:
   using Clock = std::chrono::steady_clock;
-  void write_metrics(const std::string& line);
   void print_line(const StepReport& report);
+  void say(const std::string& line);
 
   bool terminal_, drawn_ = false;
-  std::ofstream metrics_;
   std::string metrics_path_;
+  std::optional<MetricsLog> metrics_;
   int64_t steps_ = 0;
   TrainSetup setup_;
   std::vector<double> losses_;

@@ -22,6 +22,7 @@ class AdamWOptimizer {
   void step(RankContext& ctx, const Tensor& scalars);
 
   const AdamWOptions& options() const { return options_; }
+  const std::vector<ParamSpan>& spans() const { return spans_; }
   const Tensor& m() const { return m_; }
   const Tensor& v() const { return v_; }
 

@@ -13,7 +13,7 @@ std::optional<StepScalars> TrainStep::run(std::span<const HostBatch> micro_batch
     forget_graphs();
     throw;
   }
-  if (attempt_ == 1) return std::nullopt;
+  if (attempt_ == restored_ + 1) return std::nullopt;  // the first: nothing came before it
   const StepScalars previous = io_.result(attempt_ - 1);
   check_finite(previous);
   return previous;
@@ -60,6 +60,11 @@ StepScalars TrainStep::finish() {
   const StepScalars last = io_.result(attempt_);
   check_finite(last);
   return last;
+}
+
+void TrainStep::restore(const StepScalars& last) {
+  attempt_ = restored_ = last.attempt;
+  io_.restore(last);
 }
 
 TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options)

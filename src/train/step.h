@@ -32,6 +32,8 @@ class TrainStep {
   // again.
   std::optional<StepScalars> run(std::span<const HostBatch> micro_batches, double lr);
   StepScalars finish();  // waits for the last step
+  void restore(
+      const StepScalars& last);  // goes on after that step; weights and moments are the caller's to bring
 
   const AdamWOptimizer& optimizer() const { return optimizer_; }
   bool captured() const { return update_.captured(); }
@@ -60,6 +62,7 @@ class TrainStep {
   PrivatePool pool_;
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
   int64_t attempt_ = 0;                               // steps queued whole
+  int64_t restored_ = 0;                              // of them, those of an earlier process
   std::optional<Error> bad_;  // thrown again by every later call: the ring will not hold that batch for long
 };
 

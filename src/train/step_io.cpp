@@ -66,6 +66,12 @@ void StepIo::end() {
   open_ = false;
 }
 
+void StepIo::restore(const StepScalars& scalars) {
+  attempt_ = scalars.attempt;
+  *slot(attempt_).out() = scalars;
+  ctx_.upload(scalars_, &scalars);
+}
+
 StepScalars StepIo::result(int64_t attempt) {
   Slot& s = slot(attempt);
   ctx_.backend().synchronize(s.done);

@@ -31,6 +31,7 @@ class StepIo {
   void reload(int64_t attempt, int micro_step);       // the same from the ring: for a replay
   void end();                                         // queues the results' way back
   StepScalars result(int64_t attempt);                // waits for that step only
+  void restore(const StepScalars& scalars);           // as if that step had just ended
 
  private:
   struct Slot {

@@ -17,23 +17,36 @@ TrainingRun::TrainingRun(RankContext& ctx, Llama& model, TrainStep& step, const 
 
 int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
   last_ = std::chrono::steady_clock::now();
-  int64_t done = 0;
-  bool evaluated = false;  // after step `done`
+  int64_t done = options_.first;
+  bool paused = true;  // after step `done`, and its result was reported
   while (done < options_.steps && !stop) {
-    if (const auto previous = step_.run(batches(), options_.lr.at(done + 1)); previous && !evaluated)
-      report(listener, *previous);
-    ++done;
-    evaluated = options_.eval_every > 0 && done % options_.eval_every == 0;
-    if (evaluated) {
-      report(listener, step_.finish());
-      evaluate_now(listener, done);
-    }
+    const auto previous = step_.run(batches(), options_.lr.at(done + 1));
+    if (previous && !paused) report(listener, *previous);
+    paused = pause_after(++done);
+    if (paused) pause(listener, done, false);
   }
-  if (done > 0 && !evaluated) {
-    report(listener, step_.finish());
-    evaluate_now(listener, done);
+  if (done > options_.first) {
+    if (!paused) report(listener, step_.finish());
+    pause(listener, done, true);
   }
   return done;
+}
+
+bool TrainingRun::pause_after(int64_t step) const {
+  return is_due(options_.eval_every, step) || is_due(options_.save_every, step) ||
+         is_due(options_.sample_every, step);
+}
+
+// What wants the device for itself. After the last step all of it is due; the part that already was is not
+// done twice.
+void TrainingRun::pause(RunListener& listener, int64_t step, bool last) {
+  const StepScalars result = step_.finish();
+  if (!last) report(listener, result);
+  const auto due = [&](int64_t every) { return is_due(every, step) != last; };
+  if (due(options_.eval_every)) evaluate_now(listener, step);
+  if (due(options_.save_every)) listener.on_save(result);
+  if (options_.sample_every > 0 && due(options_.sample_every)) listener.on_sample(step);
+  last_ = std::chrono::steady_clock::now();  // the time it took is not a step's
 }
 
 // The loader's batches are good until it is asked again, so those of the first step stay good if it never is.
@@ -55,7 +68,6 @@ void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {
   if (!validation_) return;
   listener.on_evaluation(
       after, evaluate(ctx_, model_, validation_, shape_.batch, shape_.context, options_.eval_batches));
-  last_ = std::chrono::steady_clock::now();  // the time it took is not a step's
 }
 
 }  // namespace kiln

@@ -17,8 +17,11 @@ namespace kiln {
 struct RunOptions {
   int64_t steps = 0;
   LrSchedule lr;
+  int64_t first = 0;       // steps an earlier process did
   int64_t eval_every = 0;  // steps; 0: only after the last
   int64_t eval_batches = 20;
+  int64_t save_every = 0;          // steps; 0: only after the last
+  int64_t sample_every = 0;        // steps; 0: never
   bool overfit_one_batch = false;  // the first step's batches again and again: the loss must go to 0
 };
 
@@ -34,6 +37,10 @@ class RunListener {
   virtual ~RunListener() = default;
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(int64_t /*step*/, const Evaluation&) {}
+  // The device is idle, and everything stands as that step left it. Saving comes before sampling: if that
+  // fails, the work is safe.
+  virtual void on_save(const StepScalars& /*last*/) {}
+  virtual void on_sample(int64_t /*step*/) {}
 };
 
 class TrainingRun {
@@ -43,10 +50,13 @@ class TrainingRun {
               std::shared_ptr<const TokenSet> validation, const RunOptions& options);
 
   // Trains until `options.steps` or until `stop` is set; the step that is under way is finished either way.
-  // Returns the number of steps done.
+  // Returns the number of steps done, those before `first` with them.
   int64_t run(RunListener& listener, const std::atomic<bool>& stop);
 
  private:
+  bool is_due(int64_t every, int64_t step) const { return every > 0 && step % every == 0; }
+  bool pause_after(int64_t step) const;
+  void pause(RunListener& listener, int64_t step, bool last);
   std::span<const HostBatch> batches();
   void report(RunListener& listener, const StepScalars& result);
   void evaluate_now(RunListener& listener, int64_t after);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,7 @@ std::string rhyme() {
 
 TrainRequest small(const std::string& text) {
   TrainRequest r;
+  r.run = std::filesystem::path(text).parent_path() / "run";
   r.text = text;
   r.steps = 30;
   r.batch = 2;
@@ -43,7 +45,9 @@ TrainRequest small(const std::string& text) {
 Record run(const TrainRequest& r) {
   Record record;
   const std::atomic<bool> stop{false};
-  EXPECT_EQ(train(r, record, stop), r.steps);
+  TrainRequest fresh = r;
+  fresh.fresh = true;
+  EXPECT_EQ(train(fresh, record, stop).steps, r.steps);
   return record;
 }
 
@@ -110,7 +114,7 @@ TEST(Train, EveryStepAndEvaluationIsALineOfTheMetrics) {
   TrainRequest r = small(folder / "rhyme.txt");
   r.steps = 4;
   {
-    ConsoleView view(folder / "metrics.jsonl");
+    ConsoleView view(r.run);
     const std::atomic<bool> stop{false};
     testing::internal::CaptureStderr();
     train(r, view, stop);
@@ -120,7 +124,7 @@ TEST(Train, EveryStepAndEvaluationIsALineOfTheMetrics) {
     EXPECT_GT(view.tokens_per_second(), 0);
     EXPECT_GT(view.of_peak(), 0);
   }
-  std::ifstream file(folder / "metrics.jsonl");
+  std::ifstream file(folder / "run/metrics.jsonl");
   std::vector<nlohmann::json> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
   ASSERT_EQ(lines.size(), 5u);

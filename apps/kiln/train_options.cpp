@@ -1,0 +1,180 @@
+#include "kiln/train_options.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/nearest_name.h"
+#include "model/hf_config.h"
+#include "model/size_registry.h"
+#include "ops/op_list.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class T>
+T by_name(const char* option, const std::string& text,
+          std::initializer_list<std::pair<const char*, T>> list) {
+  std::vector<std::string_view> names;
+  std::string all;
+  for (const auto& [name, value] : list) {
+    if (text == name) return value;
+    names.emplace_back(name);
+    all += all.empty() ? name : std::string(", ") + name;
+  }
+  const std::string near = nearest_name(text, names);
+  throw Error(cat(option, " is '", text, "'; expected one of: ", all),
+              near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
+}
+
+Recompute recompute_of(const TrainRequest& r) {
+  return by_name<Recompute>(
+      "--recompute", r.recompute,
+      {{"none", Recompute::none}, {"block", Recompute::block}, {"nested", Recompute::nested}});
+}
+
+// A config.json, or a folder with one.
+ModelConfig read_model(const std::string& path) {
+  const bool folder = std::filesystem::is_directory(path);
+  return read_hf_config(folder ? (std::filesystem::path(path) / "config.json").string() : path).model;
+}
+
+int64_t save_every_of(const TrainRequest& r) {
+  return r.save_every < 0 ? std::clamp<int64_t>(r.steps / 10, 50, 1000) : r.save_every;
+}
+
+}  // namespace
+
+Precision precision_of(const TrainRequest& r) {
+  return by_name<Precision>("--precision", r.precision,
+                            {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
+}
+
+ModelConfig model_of(const TrainRequest& r) {
+  ModelConfig c = r.model.empty() ? config_of(find_model_size(r.size)) : read_model(r.model);
+  if (r.kv_heads > 0) c.kv_heads = r.kv_heads;
+  c.tied = c.tied || r.tied;
+  c.recompute = recompute_of(r);
+  check_config(c);
+  return c;
+}
+
+StepOptions step_of(const TrainRequest& r) {
+  StepOptions s;
+  s.batch = r.batch;
+  s.context = r.context;
+  s.micro_steps = r.micro_steps;
+  s.max_norm = r.clip;
+  s.adamw.decay = r.decay;
+  s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
+  return s;
+}
+
+LrSchedule schedule_of(const TrainRequest& r) {
+  return {r.lr, r.min_lr < 0 ? r.lr / 10 : r.min_lr,
+          r.warmup < 0 ? std::min<int64_t>(100, r.steps / 10) : r.warmup, r.steps};
+}
+
+RunOptions run_options_of(const TrainRequest& r) {
+  RunOptions o;
+  o.steps = r.steps;
+  o.lr = schedule_of(r);
+  o.eval_every = r.eval_every;
+  o.eval_batches = r.eval_batches;
+  o.save_every = save_every_of(r);
+  o.overfit_one_batch = r.overfit;
+  return o;
+}
+
+void check_request(const TrainRequest& r) {
+  auto at_least = [](const char* option, auto value, auto least) {
+    if (value < least)
+      throw Error(cat(option, " is ", value, "; expected ", least, " or more"), {}, ErrorKind::usage);
+  };
+  if (r.run.empty()) throw Error("the run has no folder", "name one with --out", ErrorKind::usage);
+  if (r.text.empty())
+    throw Error("kiln train needs --text", "give a text file, a folder of them, or a folder of tokens",
+                ErrorKind::usage);
+  at_least("--steps", r.steps, int64_t{1});
+  at_least("--batch", r.batch, int64_t{1});
+  at_least("--context", r.context, int64_t{1});
+  at_least("--accumulate", r.micro_steps, 1);
+  at_least("--eval-every", r.eval_every, int64_t{0});
+  at_least("--eval-batches", r.eval_batches, int64_t{1});
+  at_least("--keep", r.keep, 1);
+  at_least("--threads", r.threads, 0);
+  at_least("--clip", r.clip, 0.0);
+  at_least("--decay", r.decay, 0.0);
+  if (!(r.held_out >= 0 && r.held_out < 1))
+    throw Error(
+        cat("--held-out is ", r.held_out, "; expected a part of the text from 0 up to, not including, 1"), {},
+        ErrorKind::usage);
+  check_schedule(schedule_of(r));
+  (void)precision_of(r);
+  (void)model_of(r);
+  (void)parse_variants(r.variants);
+}
+
+std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t generation) {
+  const LrSchedule lr = schedule_of(r);
+  const StepOptions step = step_of(r);
+  const ModelConfig& m = s.model;
+  const ordered_json options = {{"text", r.text},
+                                {"tokenizer", r.tokenizer},
+                                {"model", r.model.empty() ? r.size : r.model},
+                                {"precision", r.precision},
+                                {"recompute", r.recompute},
+                                {"variants", r.variants},
+                                {"steps", r.steps},
+                                {"batch", r.batch},
+                                {"context", r.context},
+                                {"accumulate", r.micro_steps},
+                                {"lr", lr.peak},
+                                {"min_lr", lr.floor},
+                                {"warmup", lr.warmup},
+                                {"decay", step.adamw.decay},
+                                {"beta1", step.adamw.beta1},
+                                {"beta2", step.adamw.beta2},
+                                {"eps", step.adamw.eps},
+                                {"clip", r.clip},
+                                {"held_out", r.held_out},
+                                {"overfit", r.overfit},
+                                {"seed", r.seed}};
+  const ordered_json page = {
+      {"options", options},
+      {"model",
+       {{"vocab", m.vocab},
+        {"d_model", m.d_model},
+        {"d_ff", m.d_ff},
+        {"layers", m.layers},
+        {"heads", m.heads},
+        {"kv_heads", m.kv_heads},
+        {"tied", m.tied},
+        {"parameters", s.parameters}}},
+      {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
+      {"machine", {{"device", "cpu"}, {"isa", s.isa}, {"threads", s.threads}}},
+      {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
+      {"generation", generation},
+      {"first_step", s.first_step}};
+  return page.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::string> changed_options(const std::string& before, const std::string& now) {
+  std::vector<std::string> changes;
+  const JsonLimits limits{.max_bytes = std::size_t{1} << 20, .max_values = 10'000};
+  const nlohmann::json old_page = parse_json(before, limits, "run.json"),
+                       page = parse_json(now, limits, "run.json");
+  const JsonValue old_root(old_page, "run.json"), root(page, "run.json");
+  if (!old_root.has("options")) return changes;
+  for (const auto& [key, value] : root.at("options").object()) {
+    const nlohmann::json old = old_root.at("options").get(key).raw();
+    if (old != value) changes.push_back(cat(key, " was ", old.dump(), ", is ", value.dump()));
+  }
+  return changes;
+}
+
+}  // namespace kiln::cli

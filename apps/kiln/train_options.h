@@ -1,0 +1,20 @@
+// What the words and numbers of a TrainRequest mean.
+#pragma once
+
+#include "kiln/train.h"
+
+namespace kiln::cli {
+
+Precision precision_of(const TrainRequest& request);
+ModelConfig model_of(const TrainRequest& request);  // with the vocabulary of its size or configuration
+StepOptions step_of(const TrainRequest& request);
+LrSchedule schedule_of(const TrainRequest& request);
+RunOptions run_options_of(const TrainRequest& request);
+
+// The request with all defaults filled in, as it is kept in run.json.
+std::string run_record(const TrainRequest& request, const TrainSetup& setup, uint64_t generation);
+
+// "lr was 0.001, is 0.0003": what differs between an earlier run.json and this one, of what was asked for.
+std::vector<std::string> changed_options(const std::string& before, const std::string& now);
+
+}  // namespace kiln::cli

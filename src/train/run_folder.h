@@ -1,0 +1,43 @@
+// The folder of one training run, and the right to write in it. One process at a time holds the lock; each
+// holder gets a number, the generation, one above the last. What a holder is about to publish it publishes
+// only if the number on the disk is still its own: a process that was thought dead, and whose place was
+// taken, cannot put an old checkpoint among the new ones.
+//
+//   RUN/lock             who holds it: process, machine, since when, generation
+//   RUN/run.json         what was asked for and what came of it
+//   RUN/metrics.jsonl    one object per step and evaluation
+//   RUN/checkpoints/     train/checkpoint.h
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kiln {
+
+class RunFolder {
+ public:
+  // Makes the folder where there is none. Error, naming the holder, when another process has it.
+  explicit RunFolder(std::string path);
+  ~RunFolder();  // lets go
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t generation() const { return generation_; }
+  std::string file(const std::string& name) const;
+  std::string checkpoints() const { return file("checkpoints"); }
+
+  // Error when another process has taken the folder since.
+  void check_still_held() const;
+
+  // Moves what an earlier run left into a folder beside, RUN/earlier-<generation>, and returns that; empty
+  // when there was nothing. Nothing is deleted: to start afresh is not to throw away.
+  std::string set_aside() const;
+
+ private:
+  std::string path_;
+  int lock_ = -1;
+  uint64_t generation_ = 0;
+};
+
+}  // namespace kiln

@@ -1,0 +1,183 @@
+// A run that was stopped, or killed, and taken up again ends with the same bytes as one that never was.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "kiln/train.h"
+#include "support/temp_folder.h"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Record final : TrainView {
+  TrainSetup setup;
+  std::vector<double> losses;
+  std::vector<std::string> warnings;
+  std::vector<int64_t> saved;
+  int64_t stop_after = -1;  // steps
+  bool die = false;         // as if killed: by an error nobody expects
+  std::atomic<bool> stop{false};
+  std::string in_the_way;  // a file that stands there once training begins
+  void on_setup(const TrainRequest&, const TrainSetup& s) override {
+    setup = s;
+    if (!in_the_way.empty()) std::ofstream(in_the_way) << "x";
+  }
+  void on_step(const StepReport& r) override {
+    losses.push_back(r.loss);
+    if (r.step != stop_after) return;
+    if (die) throw Error("killed");
+    stop = true;
+  }
+  void on_warning(const std::string& line) override { warnings.push_back(line); }
+  void on_saved(int64_t step, const std::string&) override { saved.push_back(step); }
+};
+
+TrainRequest request(const TempFolder& folder, const std::string& run) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "the cat sat on the mat and the dog sat on the log\n";
+  folder.write("rhyme.txt", text);
+  TrainRequest r;
+  r.run = folder / run;
+  r.text = folder / "rhyme.txt";
+  r.steps = 12;
+  r.batch = 2;
+  r.context = 16;
+  r.threads = 1;
+  r.save_every = 5;
+  return r;
+}
+
+// Weights, moments, and state but for the seconds it took.
+std::string content(const TempFolder& folder, const std::string& run) {
+  const std::string at = run + "/checkpoints/step-00000012/";
+  std::string state = folder.read(at + "state.json");
+  const std::size_t seconds = state.find("\"seconds\"");
+  const std::size_t line = state.find('\n', seconds);
+  return folder.read(at + "model.safetensors") + folder.read(at + "optimizer.safetensors") +
+         folder.read(at + "config.json") + folder.read(at + "tokenizer.json") + state.substr(0, seconds) +
+         state.substr(state.find("\"tokens\"", line) == std::string::npos ? line : state.size());
+}
+
+struct Case {
+  std::string precision;
+  int micro_steps;
+};
+
+class Resume : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Runs, Resume,
+                         testing::Values(Case{"fp32", 1}, Case{"fp32", 4}, Case{"bf16", 1}, Case{"bf16", 4}));
+
+TEST_P(Resume, StoppedOrKilledItEndsWithTheSameBytes) {
+  const TempFolder folder;
+  const auto with = [&](const std::string& run) {
+    TrainRequest r = request(folder, run);
+    r.precision = GetParam().precision;
+    r.micro_steps = GetParam().micro_steps;
+    return r;
+  };
+  Record straight;
+  EXPECT_EQ(train(with("straight"), straight, straight.stop).steps, 12);
+  EXPECT_EQ(straight.saved, (std::vector<int64_t>{5, 10, 12}));
+
+  Record before, after;  // stopped: saves where it stands
+  before.stop_after = 6;
+  const TrainOutcome half = train(with("stopped"), before, before.stop);
+  EXPECT_GE(half.steps, 6);
+  EXPECT_LT(half.steps, 9);
+  const TrainOutcome whole = train(with("stopped"), after, after.stop);
+  EXPECT_EQ(after.setup.first_step, half.steps);
+  EXPECT_EQ(whole.steps, 12);
+  EXPECT_EQ(whole.steps_now, 12 - half.steps);
+  EXPECT_EQ(content(folder, "stopped"), content(folder, "straight"));
+  std::vector<double> losses = before.losses;
+  losses.insert(losses.end(), after.losses.begin(), after.losses.end());
+  EXPECT_EQ(losses, straight.losses);
+  EXPECT_EQ(whole.totals.first_loss, straight.losses.front());
+
+  Record killed, again;  // killed: goes back to what was saved last
+  killed.stop_after = 8;
+  killed.die = true;
+  const std::string said = KILN_ERROR_OF(train(with("killed"), killed, killed.stop));
+  EXPECT_NE(said.find("the last good checkpoint is " + (folder / "killed/checkpoints/step-00000005")),
+            std::string::npos)
+      << said;
+  train(with("killed"), again, again.stop);
+  EXPECT_EQ(again.setup.first_step, 5);
+  EXPECT_EQ(content(folder, "killed"), content(folder, "straight"));
+}
+
+TEST(TrainResume, AFinishedRunHasNothingLeftToDo) {
+  const TempFolder folder;
+  const TrainRequest r = request(folder, "run");
+  Record first, second;
+  const TrainOutcome before = train(r, first, first.stop), after = train(r, second, second.stop);
+  EXPECT_EQ(after.steps, 12);
+  EXPECT_EQ(after.steps_now, 0);
+  EXPECT_EQ(after.checkpoint, before.checkpoint);
+  EXPECT_EQ(after.totals.last_loss, before.totals.last_loss);
+  EXPECT_TRUE(second.losses.empty());
+  TrainRequest more = r;
+  more.steps = 14;
+  Record third;
+  EXPECT_EQ(train(more, third, third.stop).steps_now, 2);
+  ASSERT_EQ(third.warnings.size(), 1u);
+  EXPECT_EQ(third.warnings[0], "going on with other options: steps was 12, is 14");
+}
+
+TEST(TrainResume, FreshMovesTheEarlierRunAside) {
+  const TempFolder folder;
+  TrainRequest r = request(folder, "run");
+  Record first, second;
+  train(r, first, first.stop);
+  r.fresh = true;
+  EXPECT_EQ(train(r, second, second.stop).steps_now, 12);
+  EXPECT_EQ(second.losses, first.losses);
+  EXPECT_TRUE(fs::exists(folder / "run/earlier-2/checkpoints/step-00000012/manifest.json"));
+}
+
+TEST(TrainResume, AnotherModelTokenizerOrTextIsRefusedAndTheRunStays) {
+  const TempFolder folder;
+  const TrainRequest good = request(folder, "run");
+  Record first;
+  train(good, first, first.stop);
+  const std::string before = content(folder, "run");
+  const auto said = [&](auto change) {
+    TrainRequest r = good;
+    r.steps = 20;
+    change(r);
+    Record record;
+    return KILN_ERROR_OF(train(r, record, record.stop));
+  };
+  EXPECT_NE(said([](TrainRequest& r) { r.size = "tiny"; }).find("this run has"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.precision = "bf16"; }).find("the precision fp32; this run has bf16"),
+            std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.tied = true; }).find("tied embeddings"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.context = 17; }).find("17"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.held_out = 0.4; }).find("token"), std::string::npos);
+  EXPECT_EQ(content(folder, "run"), before);
+}
+
+TEST(TrainResume, ASaveThatFailsIsLoudAndAtTheEndAnError) {
+  const TempFolder folder;
+  const TrainRequest r = request(folder, "run");
+  Record record;
+  record.in_the_way = folder / "run/checkpoints";
+  const std::string said = KILN_ERROR_OF(train(r, record, record.stop));
+  EXPECT_NE(said.find("the last save failed: cannot write"), std::string::npos) << said;
+  EXPECT_EQ(record.losses.size(), 12u);  // it went on
+  ASSERT_EQ(record.warnings.size(), 3u);
+  EXPECT_EQ(record.warnings[0].find("STEP 5 WAS NOT SAVED: "), 0u);
+  TrainRequest strict = r;
+  strict.stop_on_save_error = true;
+  fs::remove(folder / "run/checkpoints");
+  Record stopped;
+  stopped.in_the_way = folder / "run/checkpoints";
+  EXPECT_NE(KILN_ERROR_OF(train(strict, stopped, stopped.stop)).find("cannot write"), std::string::npos);
+  EXPECT_EQ(stopped.losses.size(), 5u);
+}
+
+}  // namespace
+}  // namespace kiln::cli

@@ -19,6 +19,7 @@ build header:CLI/CLI.hpp libcli11-dev
 build header:nlohmann/json.hpp nlohmann-json3-dev
 build header:pcre2.h libpcre2-dev optional
 test header:gtest/gtest.h libgtest-dev
+test command:strace strace optional
 bench header:benchmark/benchmark.h libbenchmark-dev
 peers header:dnnl.hpp libdnnl-dev
 peers header:openblas_config.h libopenblas-dev

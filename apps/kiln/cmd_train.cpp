@@ -132,6 +132,9 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"checkpoint", outcome.checkpoint},
               {"run", request.run},
               {"metrics", view.metrics()}};
+    if (!view.metrics_complete())
+      throw Error(fmt::format("{} lacks lines: the disk was full or failed", view.metrics()),
+                  fmt::format("the model itself is whole: {}", outcome.checkpoint));
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;
     text = summary(request, outcome, view);
   }

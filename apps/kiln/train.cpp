@@ -146,6 +146,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
     state.loader = loader.state();
   }
   clear_leftovers(folder, state.step());
+  if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
 
   Llama model(config);
   model.params().materialize(ctx, {precision_of(r), false});

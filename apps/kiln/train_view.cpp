@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "kiln/one_line.h"
 #include "report/loss_curve.h"
@@ -58,7 +60,7 @@ void ConsoleView::on_step(const StepReport& r) {
     seconds_ += r.seconds;
     tokens_ += r.tokens;
   }
-  metrics_->append(nlohmann::ordered_json{
+  write_metrics(nlohmann::ordered_json{
       {"step", r.step},
       {"loss", r.loss},
       {"lr", r.lr},
@@ -68,6 +70,16 @@ void ConsoleView::on_step(const StepReport& r) {
       {"tokens",
        r.tokens}}.dump());
   print_line(r);
+}
+
+// A full disk does not end the training; it is said once, and again at the end.
+void ConsoleView::write_metrics(const std::string& json_object) {
+  try {
+    metrics_->append(json_object);
+  } catch (const Error& e) {
+    if (std::exchange(metrics_complete_, false))
+      on_warning(fmt::format("{}: it will lack lines; {}", e.what(), e.hint()));
+  }
 }
 
 // Over and over in one place on a terminal; elsewhere the first, the last, and one now and then.
@@ -98,7 +110,7 @@ void ConsoleView::print_line(const StepReport& r) {
 
 void ConsoleView::on_evaluation(int64_t step, const Evaluation& e) {
   evaluation_ = e;
-  metrics_->append(
+  write_metrics(
       nlohmann::ordered_json{{"step", step}, {"validation_loss", e.loss}, {"tokens", e.tokens}}.dump());
   say(fmt::format("step {}  validation loss {:.4f}", step, e.loss));
 }

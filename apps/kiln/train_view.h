@@ -27,6 +27,7 @@ class ConsoleView final : public TrainView {
 
   const TrainSetup& setup() const { return setup_; }
   const std::string& metrics() const { return metrics_path_; }
+  bool metrics_complete() const { return metrics_complete_; }
   const std::vector<double>& losses() const {
     return losses_;
   }  // of the whole run, where its metrics are there
@@ -36,12 +37,14 @@ class ConsoleView final : public TrainView {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void write_metrics(const std::string& json_object);
   void print_line(const StepReport& report);
   void say(const std::string& line);
 
   bool terminal_, drawn_ = false;
   std::string metrics_path_;
   std::optional<MetricsLog> metrics_;
+  bool metrics_complete_ = true;
   int64_t steps_ = 0;
   TrainSetup setup_;
   std::vector<double> losses_;

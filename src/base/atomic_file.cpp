@@ -28,7 +28,7 @@ bool sync_folder_of(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
   file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file_ < 0) fail("cannot create", 0);
+  if (file_ < 0) fail("cannot create");
   buffer_.reserve(kBufferBytes);
 }
 
@@ -38,10 +38,10 @@ AtomicFile::~AtomicFile() {
   ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::fail(std::string_view doing, uint64_t bytes) const {
+void AtomicFile::fail(std::string_view doing, uint64_t bytes, uint64_t at) const {
   const int why = errno;
   throw Error(cat(doing, " ", path_, ": ", std::strerror(why),
-                  bytes == 0 ? "" : cat(" (", bytes, " bytes more were wanted after ", size_, ")")),
+                  bytes == 0 ? "" : cat(" (", bytes, " bytes more were wanted after ", at, ")")),
               why == ENOSPC ? "free some space, or name a folder on another disk"
                             : "name a folder that can be written");
 }
@@ -73,7 +73,7 @@ void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("cannot write", bytes.size());
+    if (n <= 0) fail("cannot write", bytes.size(), offset);
     offset += static_cast<uint64_t>(n);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
@@ -81,15 +81,15 @@ void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   flush();
-  if (::fsync(file_) != 0) fail("cannot write", 0);
+  if (::fsync(file_) != 0) fail("cannot write");
   const int file = std::exchange(file_, -1);
   if (::close(file) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int why = errno;
     ::unlink(temporary_.c_str());
     errno = why;
-    fail("cannot write", 0);
+    fail("cannot write");
   }
-  if (!sync_folder_of(path_)) fail("cannot force to the disk the folder of", 0);
+  if (!sync_folder_of(path_)) fail("cannot force to the disk the folder of");
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {

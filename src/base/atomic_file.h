@@ -29,7 +29,7 @@ class AtomicFile {
   void commit();
 
  private:
-  [[noreturn]] void fail(std::string_view doing, uint64_t bytes) const;
+  [[noreturn]] void fail(std::string_view doing, uint64_t bytes = 0, uint64_t at = 0) const;
   void flush();
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
 

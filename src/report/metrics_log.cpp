@@ -44,7 +44,9 @@ MetricsLog::MetricsLog(std::string path, int64_t last_step) : path_(std::move(pa
 
 void MetricsLog::append(const std::string& json_object) {
   file_ << json_object << '\n' << std::flush;
-  if (!file_) throw Error(cat("cannot write to ", path_), "is the disk full?");
+  if (file_) return;
+  file_.clear();
+  throw Error(cat("cannot write to ", path_), "is the disk full?");
 }
 
 }  // namespace kiln

@@ -17,7 +17,8 @@ class MetricsLog {
 
   const std::string& path() const { return path_; }
   const std::vector<double>& kept_losses() const { return losses_; }  // "loss" of the lines kept
-  void append(const std::string& json_object);                        // Error when it cannot be written
+  // Error when it cannot be written; the next line is tried again all the same.
+  void append(const std::string& json_object);
 
  private:
   std::string path_;

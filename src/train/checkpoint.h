@@ -35,14 +35,18 @@ struct CheckpointParts {
 
 using Warn = std::function<void(const std::string& line)>;
 
-// Returns the new folder. Throws Error and leaves no trace of the attempt when it cannot be written. Then
-// removes all but the last `keep`; where that fails, it warns.
+// Returns the new folder, and retires old ones. Throws Error and leaves no trace of the attempt when it
+// cannot be written.
 std::string save_checkpoint(const RunFolder& run, const CheckpointParts& parts, const TrainState& state,
                             int keep, const Warn& warn);
 
 // The newest checkpoint of which every byte is as it was written; about each newer one that is not, it warns
 // with the reason. Empty when there is none at all; Error when there are some and none is good.
 std::optional<std::string> newest_checkpoint(const std::string& checkpoints, const Warn& warn);
+
+// Writes `latest`, and removes all but the last `keep` up to `newest`, which must be a good one: so one
+// always stays. Where any of it fails, it warns: the checkpoint itself is safe.
+void retire_checkpoints(const RunFolder& run, int64_t newest, int keep, const Warn& warn);
 
 // Before a run goes on from `step` (0: from the beginning): clears away what a killed save left, and renames
 // later checkpoints, which are the broken ones, to step-N.bad, so that they are neither counted nor taken up.

@@ -53,27 +53,6 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints, con
   return std::nullopt;
 }
 
-void clear_leftovers(const RunFolder& run, int64_t step) {
-  const fs::path folder = run.checkpoints();
-  try {
-    if (!fs::exists(folder)) return;
-    std::vector<fs::path> unfinished;
-    for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
-      const std::string name = e.path().filename().string();
-      if (is_unfinished_checkpoint(name) || name == "latest.tmp") unfinished.push_back(e.path());
-    }
-    for (const fs::path& p : unfinished) fs::remove_all(p);
-    for (const int64_t later : checkpoint_steps(folder.string())) {
-      if (later <= step) break;
-      fs::path bad = folder / (checkpoint_name(later) + ".bad");
-      fs::remove_all(bad);
-      fs::rename(folder / checkpoint_name(later), bad);
-    }
-  } catch (const fs::filesystem_error& e) {
-    throw Error(cat("cannot clear ", folder.string(), ": ", e.code().message()));
-  }
-}
-
 TrainState read_train_state(const std::string& checkpoint) {
   const std::string path = (fs::path(checkpoint) / kStateFile).string();
   return parse_train_state(read_small_file(path, std::size_t{1} << 20, "a checkpoint's state"), path);

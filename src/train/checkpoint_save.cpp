@@ -88,26 +88,6 @@ void fill(const std::string& folder, const RunFolder& run, const CheckpointParts
   write_file_atomically((fs::path(folder) / Manifest::kName).string(), manifest_text(manifest));
 }
 
-// The manifest goes first: what is half gone no longer counts as a checkpoint.
-void remove_checkpoint(const fs::path& folder) {
-  fs::remove(folder / Manifest::kName);
-  fs::remove_all(folder);
-}
-
-// The one just written is among the first `keep`, so a good one always stays.
-void retire(const RunFolder& run, int keep, const Warn& warn) {
-  int kept = 0;
-  for (const int64_t step : checkpoint_steps(run.checkpoints())) {
-    if (++kept <= keep) continue;
-    const fs::path old = fs::path(run.checkpoints()) / checkpoint_name(step);
-    try {
-      remove_checkpoint(old);
-    } catch (const fs::filesystem_error& e) {
-      if (warn) warn(cat("cannot remove the old checkpoint ", old.string(), ": ", e.code().message()));
-    }
-  }
-}
-
 // Under its final name, and on the disk as that.
 void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name) {
   run.check_still_held();
@@ -115,7 +95,6 @@ void publish(const RunFolder& run, const std::string& temporary, const std::stri
     throw Error(cat("cannot rename ", temporary, " to ", final_name, ": ", std::strerror(errno)));
   if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints()))  // the second: it may be new itself
     throw Error(cat("cannot force to the disk the folder of ", final_name, ": ", std::strerror(errno)));
-  write_file_atomically(run.checkpoints() + "/latest", fs::path(final_name).filename().string() + "\n");
 }
 
 }  // namespace
@@ -135,7 +114,7 @@ std::string save_checkpoint(const RunFolder& run, const CheckpointParts& parts, 
   } catch (const fs::filesystem_error& e) {
     throw Error(cat("cannot write ", temporary, ": ", e.code().message()));
   }
-  retire(run, keep, warn);
+  retire_checkpoints(run, state.step(), keep, warn);
   return folder;
 }
 

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# usage: faults_while_saving.sh KILN kill|fail
+#
+# Takes up a small run, which trains one step and saves, again and again; the N-th system call of each kind that touches
+# files kills the process (kill) or returns an error (fail), for every N there is. Afterwards the run must always go on,
+# from the checkpoint before or the one after, and end with the same bytes. 77: strace cannot be used here.
+set -euo pipefail
+kiln=$1 mode=$2
+command -v strace >/dev/null || { echo "strace is not here"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+strace -qq -o /dev/null -e inject=fsync:signal=SIGKILL:when=1 true 2>/dev/null || { echo "strace may not trace here"; exit 77; }
+
+printf 'the cat sat on the mat and the dog sat on the log %s\n' {1..60} >"$work/text"
+train() { # STEPS FOLDER
+  "${trace[@]}" "$kiln" train --text "$work/text" --size nano --batch 1 --context 16 --save-every 1 --keep 2 --threads 1 \
+    --steps "$1" --lr 1e-3 --min-lr 1e-3 --warmup 0 --out "$2" --json >"$work/out" 2>"$work/err"
+}
+fail() {
+  echo "$*" >&2
+  cat "$work/err" "$work/out" >&2
+  exit 1
+}
+bytes() { cat "$1"/checkpoints/step-00000003/{model,optimizer}.safetensors | cksum; }
+
+trace=()
+train 2 "$work/two"
+cp -r "$work/two" "$work/run"
+train 3 "$work/run"
+expected=$(bytes "$work/run")
+
+# What becomes of the run after the fault in $trace: it goes on from step 2 or 3, and ends as it should.
+go_on() { # NAME
+  trace=()
+  train 3 "$work/run" || fail "$1: the run cannot be taken up again"
+  local now
+  now=$(grep -o '"steps_now": [0-9]*' "$work/out" | grep -o '[0-9]*$')
+  ((now <= 1)) || fail "$1: $now steps were lost"
+  [[ $(bytes "$work/run") == "$expected" ]] || fail "$1: other bytes at the end"
+  [[ $(ls "$work/run/checkpoints") == $'latest\nstep-00000002\nstep-00000003' ]] ||
+    fail "$1: left behind: $(ls "$work/run/checkpoints")"
+  # What counted as done must be there.
+  ((status != 0 || now == 0)) || fail "$1: exit 0, and step 3 was not saved"
+}
+
+points=0
+try_all() { # SYSCALL FAULT
+  local n
+  for ((n = 1; n < 1000; ++n)); do
+    rm -rf "$work/run"
+    cp -r "$work/two" "$work/run"
+    trace=(strace -f -qq -o "$work/trace" -e "trace=$1" -e "inject=$1:$2:when=$n")
+    status=0
+    train 3 "$work/run" 2>/dev/null || status=$?  # the shell's own word on a killed process
+    # Past the last call: nothing was injected, the run went through.
+    if ! grep -qE 'INJECTED|killed by SIGKILL' "$work/trace"; then
+      ((status == 0)) || fail "$1 $n: exit $status without a fault"
+      break
+    fi
+    if [[ $mode == fail ]]; then
+      ((status <= 1)) || fail "$1 $n: exit $status"
+      ((status == 0)) || grep -q '^kiln: ' "$work/err" || fail "$1 $n: exit 1 without a word"
+      ! compgen -G "$work/run/checkpoints/*.tmp*" >/dev/null || fail "$1 $n: left behind a temporary"
+    fi
+    go_on "$1 $n"
+    points=$((points + 1))
+  done
+  ((n > 1)) || echo "no $1 in a save"
+}
+
+if [[ $mode == kill ]]; then
+  for call in pwrite64 write fsync rename mkdir unlink unlinkat rmdir openat; do try_all "$call" signal=SIGKILL; done
+else
+  for call in pwrite64 write mkdir; do try_all "$call" error=ENOSPC; done
+  for call in fsync rename; do try_all "$call" error=EIO; done
+fi
+echo "$points faults ($mode), each survived"

@@ -68,29 +68,29 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
 }
 
 // The one place that must be reachable from a signal handler. The first signal asks the run to stop after the
-// step that is under way; the second ends the process as if there were no handler.
+// step that is under way, and to save; the second, of any kind, ends the process as if there were no handler.
 std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
 
-extern "C" void on_stop_signal(int signal) {
+extern "C" void on_stop_signal(int) {
   stop_requested.store(true);
-  std::signal(signal, SIG_DFL);
+  for (const int signal : kStopSignals) std::signal(signal, SIG_DFL);
 }
 
 class StopOnSignals {
  public:
   StopOnSignals() {
     stop_requested.store(false);
-    for (int i = 0; i < 3; ++i) previous_[i] = std::signal(kSignals[i], on_stop_signal);
+    for (int i = 0; i < 3; ++i) previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
   }
   ~StopOnSignals() {
-    for (int i = 0; i < 3; ++i) std::signal(kSignals[i], previous_[i]);
+    for (int i = 0; i < 3; ++i) std::signal(kStopSignals[i], previous_[i]);
   }
   StopOnSignals(const StopOnSignals&) = delete;
   StopOnSignals& operator=(const StopOnSignals&) = delete;
 
  private:
-  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
   void (*previous_[3])(int);
 };
 

@@ -91,6 +91,7 @@ TEST(Gemm, MatchesADoubleLoop) {
       {13, 31, 385, true, false},  {63, 65, 401, false, true},       {97, 7, 1000, true, true},
       {5, 129, 2, false, false},   {33, 40, 800, true, false, true}, {20, 70, 770, false, true, true, 0.5f},
       {300, 17, 801, true, false},  // several panels of rows in one task, blocks of full depth
+      {33, 50, 4133, false, true},  // several blocks of depth on every path, a ragged last one
   };
   for (int i = 0; i <= static_cast<int>(best_cpu_isa()); ++i) {
     const auto isa = static_cast<CpuIsa>(i);

@@ -97,7 +97,8 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   options.seed = r.seed;
   options.variants = parse_variants(r.variants);
   RankContext ctx(options);
-  const TrainingText text = read_training_text(r.text, r.tokenizer, r.held_out, r.context, ctx.pool());
+  const TrainingText text = read_training_text(
+      r.text, {.tokenizer = r.tokenizer, .held_out = r.held_out, .context = r.context}, ctx.pool());
 
   const StepOptions shape = step_of(r);
   BatchLoader loader(text.train,

@@ -3,22 +3,22 @@
 // The assembler reads the file (KILN_BUILTIN_TEXT, its path) straight into the object: a compiler would take
 // seconds over a megabyte of characters.
 asm(".pushsection .rodata\n"
-    ".globl kiln_builtin_text_begin, kiln_builtin_text_end\n"
-    "kiln_builtin_text_begin:\n"
+    ".globl kKilnBuiltinTextBegin, kKilnBuiltinTextEnd\n"
+    "kKilnBuiltinTextBegin:\n"
     ".incbin \"" KILN_BUILTIN_TEXT
     "\"\n"
-    "kiln_builtin_text_end:\n"
+    "kKilnBuiltinTextEnd:\n"
     ".byte 0\n"
     ".popsection\n");
 
 extern "C" {
-extern const char kiln_builtin_text_begin[], kiln_builtin_text_end[];
+extern const char kKilnBuiltinTextBegin[], kKilnBuiltinTextEnd[];
 }
 
 namespace kiln {
 
 std::string_view builtin_text() {
-  return {kiln_builtin_text_begin, static_cast<std::size_t>(kiln_builtin_text_end - kiln_builtin_text_begin)};
+  return {kKilnBuiltinTextBegin, static_cast<std::size_t>(kKilnBuiltinTextEnd - kKilnBuiltinTextBegin)};
 }
 
 }  // namespace kiln

@@ -56,7 +56,7 @@ TextSource::TextSource(const std::string& path) {
     const MappedFile file(path);
     const std::string why = why_not_text(file.text());
     if (!why.empty()) throw Error(cat(path, " cannot be used as text: ", why));
-    files_.push_back({path, file.size(), {}});
+    files_.push_back({path, file.size()});
     bytes_ = file.size();
     return;
   }
@@ -68,7 +68,7 @@ TextSource::TextSource(const std::string& path) {
         skipped_.push_back({name, why});
         continue;
       }
-      files_.push_back({name, file.size(), {}});
+      files_.push_back({name, file.size()});
       bytes_ += file.size();
     } catch (const Error& failed) {
       skipped_.push_back({name, failed.what()});

@@ -18,7 +18,7 @@ namespace kiln {
 struct TextFile {
   std::string path;
   std::size_t size;
-  std::string_view held;  // the text itself where it is in memory; `path` is then only its name
+  std::string_view held = {};  // the text itself where it is in memory; `path` is then only its name
 };
 
 class TextSource {
@@ -51,7 +51,7 @@ std::string why_not_text(std::string_view bytes);
 struct TextRange {
   std::string path;
   std::size_t begin, end;
-  std::string_view held;  // as TextFile's
+  std::string_view held = {};  // as TextFile's
 };
 
 // The text of a range while this lives: mapped, or where it is held. Error when the file has been cut since.

@@ -49,19 +49,19 @@ void put_varint(std::string& out, uint64_t value) {
 }
 
 // A field's number and how its value is laid out.
-enum Wire : uint8_t { kVarint = 0, kEightBytes = 1, kText = 2, kFourBytes = 5 };
+enum class Wire : uint8_t { varint = 0, eight_bytes = 1, text = 2, four_bytes = 5 };
 void put_key(std::string& out, int field, Wire wire) {
-  put_varint(out, static_cast<uint64_t>(field) << 3 | wire);
+  put_varint(out, static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(wire));
 }
 
 void put_text(std::string& out, int field, std::string_view text) {
-  put_key(out, field, kText);
+  put_key(out, field, Wire::text);
   put_varint(out, text.size());
   out += text;
 }
 
 void put_double(std::string& out, int field, double value) {
-  put_key(out, field, kEightBytes);
+  put_key(out, field, Wire::eight_bytes);
   put(out, std::bit_cast<uint64_t>(value));
 }
 
@@ -91,13 +91,13 @@ std::string version_event(double wall_time) {
 std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value) {
   std::string scalar;
   put_text(scalar, 1, tag);
-  put_key(scalar, 2, kFourBytes);
+  put_key(scalar, 2, Wire::four_bytes);
   put(scalar, std::bit_cast<uint32_t>(value));
   std::string summary;
   put_text(summary, 1, scalar);
   std::string event;
   put_double(event, 1, wall_time);
-  put_key(event, 2, kVarint);
+  put_key(event, 2, Wire::varint);
   put_varint(event, static_cast<uint64_t>(step));
   put_text(event, 5, summary);
   return event;

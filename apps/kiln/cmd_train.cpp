@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
-      held_out, threads;
+      held_out, threads, vocab;
 };
 
 TrainRequest read_options(const Typed& t, const CommonOptions& common) {
@@ -41,6 +41,7 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int64_t>("--eval-batches", t.eval_batches, 1, kMany, r.eval_batches);
   read_number<double>("--held-out", t.held_out, 0.0, 0.9, r.held_out);
   read_number<int>("--threads", t.threads, 1, 1024, r.threads);
+  read_number<int32_t>("--vocab", t.vocab, 257, 1 << 24, r.vocab);
   r.seed = common.seed;
   if (common.device != "auto" && common.device != "cpu")
     throw Error(fmt::format("kiln train runs on the CPU so far; --device is {}", common.device), {},
@@ -112,10 +113,14 @@ void run_train(const Typed& typed, const CommonOptions& common) {
 CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   auto t = std::make_shared<Typed>();
   TrainRequest& r = t->request;
-  app.add_option("--text", r.text, "A text file, a folder of them, or a folder that kiln tokenize made")
+  app.add_option(
+         "--text", r.text,
+         "A text file, a folder of them, or a folder that kiln tokenize made (default kiln's own sources)")
       ->type_name("PATH");
   app.add_option("--tokenizer", r.tokenizer, "byte (default), or a tokenizer's file or folder")
       ->type_name("NAME");
+  app.add_option("--vocab", t->vocab, "Train a byte-level BPE of N tokens on the text first, and use it")
+      ->type_name("N");
   app.add_option("--size", r.size, "The model, by the names of kiln sizes (default nano)")->type_name("NAME");
   app.add_option("--steps", t->steps, "Updates (default 200)")->type_name("N");
   app.add_option("--batch", t->batch, "Sequences of a micro-step (default 4)")->type_name("N");

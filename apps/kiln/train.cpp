@@ -56,6 +56,10 @@ StepOptions step_of(const TrainRequest& r) {
   return s;
 }
 
+TextOptions text_of(const TrainRequest& r) {
+  return {.tokenizer = r.tokenizer, .train_vocab = r.vocab, .held_out = r.held_out, .context = r.context};
+}
+
 LrSchedule schedule_of(const TrainRequest& r) {
   return {r.lr, r.min_lr < 0 ? r.lr / 10 : r.min_lr,
           r.warmup < 0 ? std::min<int64_t>(100, r.steps / 10) : r.warmup, r.steps};
@@ -68,9 +72,6 @@ void check_request(const TrainRequest& r) {
     if (value < least)
       throw Error(cat(option, " is ", value, "; expected ", least, " or more"), {}, ErrorKind::usage);
   };
-  if (r.text.empty())
-    throw Error("kiln train needs --text", "give a text file, a folder of them, or a folder of tokens",
-                ErrorKind::usage);
   at_least("--steps", r.steps, int64_t{1});
   at_least("--batch", r.batch, int64_t{1});
   at_least("--context", r.context, int64_t{1});
@@ -84,6 +85,7 @@ void check_request(const TrainRequest& r) {
     throw Error(
         cat("--held-out is ", r.held_out, "; expected a part of the text from 0 up to, not including, 1"), {},
         ErrorKind::usage);
+  check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   (void)precision_of(r);
   check_config(model_of(r, 256));
@@ -97,8 +99,7 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   options.seed = r.seed;
   options.variants = parse_variants(r.variants);
   RankContext ctx(options);
-  const TrainingText text = read_training_text(
-      r.text, {.tokenizer = r.tokenizer, .held_out = r.held_out, .context = r.context}, ctx.pool());
+  const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
 
   const StepOptions shape = step_of(r);
   BatchLoader loader(text.train,
@@ -112,6 +113,10 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   TrainSetup setup;
   setup.model = model.config();
   for (const Param& p : model.params().params()) setup.parameters += p.shape.numel();
+  setup.groups = count_params(model.config());
+  setup.memory =
+      predict_memory({model.config(), {precision, false}, shape, text.validation != nullptr}, options);
+  setup.text = text.name;
   setup.train_tokens = text.train->size();
   setup.validation_tokens = text.validation ? text.validation->size() : 0;
   setup.tokens_per_step = r.batch * r.context * r.micro_steps;
@@ -132,7 +137,9 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   run_options.eval_batches = r.eval_batches;
   run_options.overfit_one_batch = r.overfit;
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
-  return run.run(view, stop);
+  const int64_t done = run.run(view, stop);
+  view.on_memory(ctx.allocator().stats());
+  return done;
 }
 
 }  // namespace kiln::cli

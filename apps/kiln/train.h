@@ -7,13 +7,15 @@
 #include "data/training_text.h"
 #include "model/config.h"
 #include "perf/model_flops.h"
+#include "train/memory_prediction.h"
 #include "train/training_run.h"
 
 namespace kiln::cli {
 
 struct TrainRequest {
-  std::string text;                // file, folder, or token folder
+  std::string text;                // file, folder, or token folder; empty: kiln's own sources
   std::string tokenizer = "byte";  // where the text is not tokens already
+  int32_t vocab = 0;               // above 0: instead of it, a BPE of so many tokens trained on the text
   std::string size = "nano";
   std::string precision = "fp32";  // or bf16
   std::string recompute = "none";  // block, nested
@@ -35,6 +37,9 @@ struct TrainRequest {
 struct TrainSetup {
   ModelConfig model;
   int64_t parameters = 0;  // elements
+  ParamGroups groups;      // of them
+  MemoryStats memory;      // predicted
+  std::string text;        // what is trained on
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t tokens_per_step = 0;
   int threads = 1;
@@ -46,6 +51,7 @@ struct TrainSetup {
 class TrainView : public RunListener {
  public:
   virtual void on_setup(const TrainRequest&, const TrainSetup&) {}
+  virtual void on_memory(const MemoryStats& /*measured*/) {}  // after the last step
 };
 
 // Throws Error(usage) for a request that cannot be, before anything is read.

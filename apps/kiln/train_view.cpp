@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "kiln/one_line.h"
 #include "report/loss_curve.h"
+#include "report/memory_table.h"
 
 namespace kiln::cli {
 namespace {
@@ -40,18 +41,17 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   std::filesystem::create_directories(std::filesystem::path(metrics_path_).parent_path(), error);
   metrics_.open(metrics_path_, std::ios::trunc);
   if (!metrics_) throw Error(fmt::format("cannot write {}", metrics_path_), "name another folder with --out");
-  const double params = static_cast<double>(s.parameters);
-  const double state = params * (r.precision == "bf16" ? 2 + 2 + 4 + 8 : 4 + 4 + 8);
+  events_.emplace(std::filesystem::path(metrics_path_).parent_path().string());
   std::string text;
-  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}: {:.2f} M parameters\n",
-                      r.size, s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, params / 1e6);
-  text += fmt::format("state    {} for weights, gradients and Adam moments ({})\n",
-                      human({static_cast<std::size_t>(state)}), r.precision);
-  text += fmt::format("text     {} tokens to train on, {} held out\n", s.train_tokens, s.validation_tokens);
+  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n", r.size,
+                      s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, r.precision);
+  text += fmt::format("text     {}: {} tokens to train on, {} held out\n", s.text, s.train_tokens,
+                      s.validation_tokens);
   text += fmt::format("step     {} x {} tokens x {} = {} tokens, {:.3g} GFLOP\n", r.batch, r.context,
                       r.micro_steps, s.tokens_per_step, s.step_flops / 1e9);
   text += fmt::format("machine  {} threads, {}, {:.0f} GFLOP/s of multiply-adds measured now\n", s.threads,
                       s.isa, s.peak_flops / 1e9);
+  text += memory_table(s.groups, s.model.tied, s.memory);
   std::fputs(text.c_str(), stderr);
   last_line_ = Clock::now();
 }
@@ -71,6 +71,11 @@ void ConsoleView::on_step(const StepReport& r) {
       {"seconds", r.seconds},
       {"tokens",
        r.tokens}}.dump());
+  events_->add(r.step, "train/loss", r.loss);
+  events_->add(r.step, "train/lr", r.lr);
+  events_->add(r.step, "train/grad_norm", r.grad_norm);
+  if (r.seconds > 0) events_->add(r.step, "train/tokens_per_s", static_cast<double>(r.tokens) / r.seconds);
+  events_->flush();
   print_line(r);
 }
 
@@ -104,9 +109,17 @@ void ConsoleView::on_evaluation(int64_t step, const Evaluation& e) {
   evaluation_ = e;
   write_metrics(
       nlohmann::ordered_json{{"step", step}, {"validation_loss", e.loss}, {"tokens", e.tokens}}.dump());
+  events_->add(step, "validation/loss", e.loss);
+  events_->flush();
   if (drawn_) std::fputs("\n", stderr);
   drawn_ = false;
   std::fprintf(stderr, "step %lld  validation loss %.4f\n", static_cast<long long>(step), e.loss);
+}
+
+void ConsoleView::on_memory(const MemoryStats& measured) {
+  if (drawn_) std::fputs("\n", stderr);
+  drawn_ = false;
+  std::fputs(memory_comparison(setup_.memory, measured).c_str(), stderr);
 }
 
 void ConsoleView::draw_losses() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kiln/train.h"
+#include "report/tensorboard.h"
 
 namespace kiln::cli {
 
@@ -21,6 +22,7 @@ class ConsoleView final : public TrainView {
   void on_setup(const TrainRequest& request, const TrainSetup& setup) override;
   void on_step(const StepReport& report) override;
   void on_evaluation(int64_t step, const Evaluation& e) override;
+  void on_memory(const MemoryStats& measured) override;
   void draw_losses() const;
 
   const TrainSetup& setup() const { return setup_; }
@@ -37,6 +39,7 @@ class ConsoleView final : public TrainView {
   bool terminal_, drawn_ = false;
   std::ofstream metrics_;
   std::string metrics_path_;
+  std::optional<EventFile> events_;  // beside the metrics
   int64_t steps_ = 0;
   TrainSetup setup_;
   std::vector<double> losses_;

@@ -34,6 +34,10 @@ build: ## the CPU program: build/kiln
 	@$(CONFIGURE) release
 	@cmake --build --preset release -j$(JOBS) --target kiln
 
+.PHONY: demo
+demo: build ## train a small language model for some minutes, and let it write
+	@tools/demo.sh build/kiln
+
 .PHONY: cuda
 cuda: ## the CUDA program: build-cuda/kiln (needs nvcc, no GPU)
 	@$(BUILD_CUDA)

@@ -22,14 +22,15 @@ using nlohmann::ordered_json;
 struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
-      held_out, threads, kv_heads, save_every, keep, on_save_error;
+      held_out, threads, vocab, kv_heads, save_every, keep, on_save_error;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
 // run.
 std::string run_folder_of(const TrainRequest& r, const CommonOptions& common) {
   if (common.out_given) return common.out;
-  const std::filesystem::path text = std::filesystem::path(r.text).lexically_normal();
+  const std::filesystem::path text =
+      std::filesystem::path(r.text.empty() ? "kiln" : r.text).lexically_normal();
   const std::string stem = text.has_stem() ? text.stem().string() : text.parent_path().stem().string();
   const std::string model = r.model.empty() ? r.size : std::filesystem::path(r.model).stem().string();
   return fmt::format("{}/{}-{}", common.out, stem.empty() ? "text" : stem, model);
@@ -58,6 +59,9 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
     throw Error(fmt::format("--on-save-error is '{}'; expected go-on or stop", t.on_save_error), {},
                 ErrorKind::usage);
   r.stop_on_save_error = t.on_save_error == "stop";
+  read_number<int32_t>("--vocab", t.vocab, 257, 1 << 24, r.vocab);
+  if (r.text.empty() && t.vocab.empty() && t.request.tokenizer == "byte")
+    r.vocab = 1024;  // reads better than bytes
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
   if (common.device != "auto" && common.device != "cpu")
@@ -147,11 +151,16 @@ void run_train(const Typed& typed, const CommonOptions& common) {
 CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   auto t = std::make_shared<Typed>();
   TrainRequest& r = t->request;
-  app.add_option("--text", r.text, "A text file, a folder of them, or a folder that kiln tokenize made")
+  app.add_option(
+         "--text", r.text,
+         "A text file, a folder of them, or a folder that kiln tokenize made (default kiln's own sources)")
       ->type_name("PATH");
   app.add_option("--tokenizer", r.tokenizer, "byte (default), or a tokenizer's file or folder")
       ->type_name("NAME");
-  app.add_option("--size", r.size, "The model, by the names of kiln sizes (default nano)")->type_name("NAME");
+  app.add_option("--vocab", t->vocab, "Train a byte-level BPE of N tokens on the text first, and use it")
+      ->type_name("N");
+  app.add_option("--size", r.size, "The model, by the names of kiln sizes (default micro)")
+      ->type_name("NAME");
   app.add_option("--model", r.model,
                  "Instead of --size: a config.json, or a Hugging Face folder to begin from")
       ->type_name("PATH");
@@ -159,8 +168,8 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
                  "Key and value heads, shared by groups of heads (default as the model)")
       ->type_name("N");
   app.add_flag("--tied", r.tied, "The head is the embedding");
-  app.add_option("--steps", t->steps, "Updates (default 200)")->type_name("N");
-  app.add_option("--batch", t->batch, "Sequences of a micro-step (default 4)")->type_name("N");
+  app.add_option("--steps", t->steps, "Updates of the whole run (default 500)")->type_name("N");
+  app.add_option("--batch", t->batch, "Sequences of a micro-step (default 8)")->type_name("N");
   app.add_option("--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
   app.add_option("--accumulate", t->accumulate, "Micro-steps of an update (default 1)")->type_name("N");
   app.add_option("--lr", t->lr, "Highest learning rate (default 1e-3)")->type_name("X");

@@ -66,8 +66,8 @@ std::shared_ptr<const Tokenizer> train(BpeTrainOptions options,
   for (const TextRange& r : text.train) total += r.end - r.begin;
   const Stopwatch counting;
   for (const TextRange& r : text.train) {
-    const MappedFile file(r.path);
-    counts.add(file.text().substr(r.begin, r.end - r.begin), pool, [&](std::size_t bytes) {
+    const RangeText part(r);
+    counts.add(part.text(), pool, [&](std::size_t bytes) {
       progress("counting words", static_cast<double>(done + bytes) / static_cast<double>(total),
                rate(done + bytes, counting));
     });
@@ -94,13 +94,11 @@ class PartWriter {
 
   template <class Done>
   void add(const TextRange& range, TextEncoder& encoder, const Done& done) {
-    const MappedFile file(range.path);
-    if (range.end > file.size()) throw Error(fmt::format("{} was shortened while it was read", range.path));
-    encoder.encode(file.text().substr(range.begin, range.end - range.begin), SpecialText::recognise,
-                   [&](std::span<const int32_t> ids, std::size_t bytes) {
-                     write(ids);
-                     done(bytes);
-                   });
+    const RangeText part(range);
+    encoder.encode(part.text(), SpecialText::recognise, [&](std::span<const int32_t> ids, std::size_t bytes) {
+      write(ids);
+      done(bytes);
+    });
     if (end_) write({&*end_, 1});
   }
   int64_t tokens() const { return writer_.tokens(); }

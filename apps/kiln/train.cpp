@@ -61,10 +61,15 @@ class Session final : public RunListener {
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
-TrainSetup describe(const TrainRequest& r, RankContext& ctx, Llama& model, const TrainingText& text) {
+TrainSetup describe(const TrainRequest& r, const RankOptions& options, RankContext& ctx, Llama& model,
+                    const TrainingText& text) {
   TrainSetup s;
   s.model = model.config();
   for (const Param& p : model.params().params()) s.parameters += p.shape.numel();
+  s.groups = count_params(model.config());
+  s.memory = predict_memory({model.config(), model.params().layout(), step_of(r), text.validation != nullptr},
+                            options);
+  s.text = text.name;
   s.train_tokens = text.train->size();
   s.validation_tokens = text.validation ? text.validation->size() : 0;
   s.tokens_per_step = r.batch * r.context * r.micro_steps;
@@ -124,7 +129,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   options.seed = r.seed;
   options.variants = parse_variants(r.variants);
   RankContext ctx(options);
-  const TrainingText text = read_training_text(r.text, r.tokenizer, r.held_out, r.context, ctx.pool());
+  const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
   BatchLoader loader(text.train,
                      {.batch = r.batch, .context = r.context, .micro_steps = r.micro_steps, .seed = r.seed});
@@ -162,7 +167,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
     load_weights(source, config, RopeLayout::halves, ctx, model.params());
   }
 
-  TrainSetup setup = describe(r, ctx, model, text);
+  TrainSetup setup = describe(r, options, ctx, model, text);
   setup.first_step = state.step();
   setup.resumed = found.value_or("");
   record_run(folder, r, setup, view);
@@ -174,7 +179,9 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   saver.start_from(setup.resumed);
   Session session(view, saver, loader, std::move(state), r.overfit);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
-  return run_steps(run, session, saver, setup.first_step, stop);
+  TrainOutcome outcome = run_steps(run, session, saver, setup.first_step, stop);
+  view.on_memory(ctx.allocator().stats());
+  return outcome;
 }
 
 }  // namespace kiln::cli

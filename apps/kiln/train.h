@@ -7,6 +7,7 @@
 #include "data/training_text.h"
 #include "model/config.h"
 #include "perf/model_flops.h"
+#include "train/memory_prediction.h"
 #include "train/run_saver.h"
 #include "train/training_run.h"
 
@@ -15,17 +16,18 @@ namespace kiln::cli {
 struct TrainRequest {
   std::string run;                 // the run's folder
   bool fresh = false;              // do not go on with what is there
-  std::string text;                // file, folder, or token folder
+  std::string text;                // file, folder, or token folder; empty: kiln's own sources
   std::string tokenizer = "byte";  // where the text is not tokens already
-  std::string size = "nano";
+  int32_t vocab = 0;               // above 0: instead of it, a BPE of so many tokens trained on the text
+  std::string size = "micro";
   std::string model;               // instead of a size: a config.json, or a Hugging Face folder to begin from
   int64_t kv_heads = 0;            // 0: as the model has it
   bool tied = false;               // the head is the embedding
   std::string precision = "fp32";  // or bf16
   std::string recompute = "none";  // block, nested
   std::string variants;            // attention=naive,...
-  int64_t steps = 200;
-  int64_t batch = 4, context = 128;
+  int64_t steps = 500;
+  int64_t batch = 8, context = 128;
   int micro_steps = 1;
   double lr = 1e-3, min_lr = -1;  // below 0: a tenth of lr
   int64_t warmup = -1;            // below 0: a tenth of the steps, at most 100
@@ -46,6 +48,9 @@ struct TrainSetup {
   int64_t first_step = 0;  // steps that an earlier part of the run did
   std::string resumed;     // the checkpoint it goes on from; empty: from the beginning
   int64_t parameters = 0;  // elements
+  ParamGroups groups;      // of them
+  MemoryStats memory;      // predicted
+  std::string text;        // what is trained on
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t tokens_per_step = 0;
   int threads = 1;
@@ -66,6 +71,7 @@ class TrainView : public RunListener {
   virtual void on_setup(const TrainRequest&, const TrainSetup&) {}
   virtual void on_saved(int64_t /*step*/, const std::string& /*checkpoint*/) {}
   virtual void on_warning(const std::string& /*line*/) {}
+  virtual void on_memory(const MemoryStats& /*measured*/) {}  // after the last step
 };
 
 // Throws Error(usage) for a request that cannot be, before anything is read.

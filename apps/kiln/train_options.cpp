@@ -74,6 +74,10 @@ StepOptions step_of(const TrainRequest& r) {
   return s;
 }
 
+TextOptions text_of(const TrainRequest& r) {
+  return {.tokenizer = r.tokenizer, .train_vocab = r.vocab, .held_out = r.held_out, .context = r.context};
+}
+
 LrSchedule schedule_of(const TrainRequest& r) {
   return {r.lr, r.min_lr < 0 ? r.lr / 10 : r.min_lr,
           r.warmup < 0 ? std::min<int64_t>(100, r.steps / 10) : r.warmup, r.steps};
@@ -96,9 +100,6 @@ void check_request(const TrainRequest& r) {
       throw Error(cat(option, " is ", value, "; expected ", least, " or more"), {}, ErrorKind::usage);
   };
   if (r.run.empty()) throw Error("the run has no folder", "name one with --out", ErrorKind::usage);
-  if (r.text.empty())
-    throw Error("kiln train needs --text", "give a text file, a folder of them, or a folder of tokens",
-                ErrorKind::usage);
   at_least("--steps", r.steps, int64_t{1});
   at_least("--batch", r.batch, int64_t{1});
   at_least("--context", r.context, int64_t{1});
@@ -113,6 +114,7 @@ void check_request(const TrainRequest& r) {
     throw Error(
         cat("--held-out is ", r.held_out, "; expected a part of the text from 0 up to, not including, 1"), {},
         ErrorKind::usage);
+  check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   (void)precision_of(r);
   (void)model_of(r);
@@ -125,6 +127,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
   const ModelConfig& m = s.model;
   const ordered_json options = {{"text", r.text},
                                 {"tokenizer", r.tokenizer},
+                                {"vocab", r.vocab},
                                 {"model", r.model.empty() ? r.size : r.model},
                                 {"precision", r.precision},
                                 {"recompute", r.recompute},

@@ -8,6 +8,7 @@ namespace kiln::cli {
 Precision precision_of(const TrainRequest& request);
 ModelConfig model_of(const TrainRequest& request);  // with the vocabulary of its size or configuration
 StepOptions step_of(const TrainRequest& request);
+TextOptions text_of(const TrainRequest& request);
 LrSchedule schedule_of(const TrainRequest& request);
 RunOptions run_options_of(const TrainRequest& request);
 

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "kiln/one_line.h"
 #include "report/loss_curve.h"
+#include "report/memory_table.h"
 
 namespace kiln::cli {
 namespace {
@@ -37,19 +38,18 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   steps_ = r.steps;
   metrics_.emplace(metrics_path_, s.first_step);
   losses_ = metrics_->kept_losses();
-  const double params = static_cast<double>(s.parameters);
-  const double state = params * (r.precision == "bf16" ? 2 + 2 + 4 + 8 : 4 + 4 + 8);
+  events_.emplace(std::filesystem::path(metrics_path_).parent_path().string());
   std::string text;
-  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}: {:.2f} M parameters\n",
-                      r.size, s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, params / 1e6);
-  text += fmt::format("state    {} for weights, gradients and Adam moments ({})\n",
-                      human({static_cast<std::size_t>(state)}), r.precision);
-  text += fmt::format("text     {} tokens to train on, {} held out\n", s.train_tokens, s.validation_tokens);
+  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n", r.size,
+                      s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, r.precision);
+  text += fmt::format("text     {}: {} tokens to train on, {} held out\n", s.text, s.train_tokens,
+                      s.validation_tokens);
   text += fmt::format("step     {} x {} tokens x {} = {} tokens, {:.3g} GFLOP\n", r.batch, r.context,
                       r.micro_steps, s.tokens_per_step, s.step_flops / 1e9);
   text += fmt::format("machine  {} threads, {}, {:.0f} GFLOP/s of multiply-adds measured now\n", s.threads,
                       s.isa, s.peak_flops / 1e9);
   if (!s.resumed.empty()) text += fmt::format("resumed  after step {}, from {}\n", s.first_step, s.resumed);
+  text += memory_table(s.groups, s.model.tied, s.memory);
   std::fputs(text.c_str(), stderr);
   last_line_ = Clock::now();
 }
@@ -69,13 +69,31 @@ void ConsoleView::on_step(const StepReport& r) {
       {"seconds", r.seconds},
       {"tokens",
        r.tokens}}.dump());
+  add_event(r.step, "train/loss", r.loss);
+  add_event(r.step, "train/lr", r.lr);
+  add_event(r.step, "train/grad_norm", r.grad_norm);
+  if (r.seconds > 0) add_event(r.step, "train/tokens_per_s", static_cast<double>(r.tokens) / r.seconds);
   print_line(r);
 }
 
-// A full disk does not end the training; it is said once, and again at the end.
 void ConsoleView::write_metrics(const std::string& json_object) {
+  keep_going([&] { metrics_->append(json_object); });
+}
+
+// TensorBoard's, in batches: a write a second is often enough for a picture.
+void ConsoleView::add_event(int64_t step, const char* tag, double value) {
+  events_->add(step, tag, value);
+  const auto now = Clock::now();
+  if (now - last_flush_ < std::chrono::seconds(1)) return;
+  last_flush_ = now;
+  keep_going([&] { events_->flush(); });
+}
+
+// A full disk does not end the training; it is said once, and again at the end.
+template <class Write>
+void ConsoleView::keep_going(Write write) {
   try {
-    metrics_->append(json_object);
+    write();
   } catch (const Error& e) {
     if (std::exchange(metrics_complete_, false))
       on_warning(fmt::format("{}: it will lack lines; {}", e.what(), e.hint()));
@@ -112,6 +130,7 @@ void ConsoleView::on_evaluation(int64_t step, const Evaluation& e) {
   evaluation_ = e;
   write_metrics(
       nlohmann::ordered_json{{"step", step}, {"validation_loss", e.loss}, {"tokens", e.tokens}}.dump());
+  add_event(step, "validation/loss", e.loss);
   say(fmt::format("step {}  validation loss {:.4f}", step, e.loss));
 }
 
@@ -126,6 +145,12 @@ void ConsoleView::say(const std::string& line) {
   if (drawn_) std::fputs("\n", stderr);
   drawn_ = false;
   std::fprintf(stderr, "%s\n", one_line(line).c_str());
+}
+
+void ConsoleView::on_memory(const MemoryStats& measured) {
+  if (drawn_) std::fputs("\n", stderr);
+  drawn_ = false;
+  std::fputs(memory_comparison(setup_.memory, measured).c_str(), stderr);
 }
 
 void ConsoleView::draw_losses() const {

@@ -9,6 +9,7 @@
 
 #include "kiln/train.h"
 #include "report/metrics_log.h"
+#include "report/tensorboard.h"
 
 namespace kiln::cli {
 
@@ -23,6 +24,7 @@ class ConsoleView final : public TrainView {
   void on_evaluation(int64_t step, const Evaluation& e) override;
   void on_saved(int64_t step, const std::string& checkpoint) override;
   void on_warning(const std::string& line) override;
+  void on_memory(const MemoryStats& measured) override;
   void draw_losses() const;
 
   const TrainSetup& setup() const { return setup_; }
@@ -38,6 +40,9 @@ class ConsoleView final : public TrainView {
  private:
   using Clock = std::chrono::steady_clock;
   void write_metrics(const std::string& json_object);
+  void add_event(int64_t step, const char* tag, double value);
+  template <class Write>
+  void keep_going(Write write);
   void print_line(const StepReport& report);
   void say(const std::string& line);
 
@@ -45,13 +50,14 @@ class ConsoleView final : public TrainView {
   std::string metrics_path_;
   std::optional<MetricsLog> metrics_;
   bool metrics_complete_ = true;
+  std::optional<EventFile> events_;  // beside the metrics
   int64_t steps_ = 0;
   TrainSetup setup_;
   std::vector<double> losses_;
   std::optional<Evaluation> evaluation_;
   double seconds_ = 0;  // of the steps counted in tokens_
   int64_t tokens_ = 0;
-  Clock::time_point last_line_;
+  Clock::time_point last_line_, last_flush_;
 };
 
 }  // namespace kiln::cli

@@ -82,6 +82,22 @@ TextSource::TextSource(const std::string& path) {
   }
 }
 
+TextSource TextSource::in_memory(std::string name, std::string_view text) {
+  const std::string why = why_not_text(text);
+  if (!why.empty()) throw Error(cat(name, " cannot be used as text: ", why));
+  TextSource source;
+  source.files_.push_back({std::move(name), text.size(), text});
+  source.bytes_ = text.size();
+  return source;
+}
+
+RangeText::RangeText(const TextRange& range) {
+  if (range.held.empty()) file_ = MappedFile(range.path);
+  const std::string_view whole = range.held.empty() ? file_.text() : range.held;
+  if (range.end > whole.size()) throw Error(cat(range.path, " was shortened while it was read"));
+  text_ = whole.substr(range.begin, range.end - range.begin);
+}
+
 TextSplit split_text(const TextSource& source, double fraction) {
   if (!(fraction >= 0 && fraction < 1))
     throw Error(cat("a validation part of ", fraction, "; expected 0 or more and less than 1"), {},
@@ -93,7 +109,7 @@ TextSplit split_text(const TextSource& source, double fraction) {
     std::size_t cut = std::min(before, f.size);
     before -= cut;
     if (cut > 0 && cut < f.size) {
-      const MappedFile file(f.path);
+      const RangeText file({f.path, 0, f.size, f.held});
       const std::string_view text = file.text();
       const bool last = &f == &source.files().back();
       const std::size_t line_end = text.find('\n', cut - 1),
@@ -105,8 +121,8 @@ TextSplit split_text(const TextSource& source, double fraction) {
       }
       while (cut < f.size && (static_cast<unsigned char>(text[cut]) & 0xc0U) == 0x80) ++cut;
     }
-    if (cut > 0) split.train.push_back({f.path, 0, cut});
-    if (cut < f.size) split.validation.push_back({f.path, cut, f.size});
+    if (cut > 0) split.train.push_back({f.path, 0, cut, f.held});
+    if (cut < f.size) split.validation.push_back({f.path, cut, f.size, f.held});
   }
   return split;
 }

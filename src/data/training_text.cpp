@@ -1,6 +1,8 @@
 #include "data/training_text.h"
 
 #include "base/error.h"
+#include "data/bpe_trainer.h"
+#include "data/builtin_text.h"
 #include "data/encode_text.h"
 #include "data/load_tokenizer.h"
 #include "data/text_source.h"
@@ -19,6 +21,7 @@ std::shared_ptr<const TokenSet> map_shards(const std::string& folder, const std:
 TrainingText from_shards(const std::string& folder, ThreadPool& pool) {
   const TokenFolder content = read_token_folder(folder);
   TrainingText t;
+  t.name = folder;
   t.tokenizer = load_tokenizer(content.tokenizer == "byte" ? "byte" : folder);
   if (t.tokenizer->fingerprint() != content.fingerprint) {
     throw Error(cat(folder, ": the tokenizer there is not the one the tokens were made with (",
@@ -38,14 +41,28 @@ std::vector<int32_t> encode_ranges(const std::vector<TextRange>& ranges, const T
   std::vector<int32_t> ids;
   TextEncoder encoder(tokenizer, pool);
   for (const TextRange& r : ranges) {
-    const MappedFile file(r.path);
-    if (r.end > file.size()) throw Error(cat(r.path, " was shortened while it was read"));
-    encoder.encode(
-        file.text().substr(r.begin, r.end - r.begin), SpecialText::recognise,
-        [&](std::span<const int32_t> some, std::size_t) { ids.insert(ids.end(), some.begin(), some.end()); });
+    const RangeText part(r);
+    encoder.encode(part.text(), SpecialText::recognise, [&](std::span<const int32_t> some, std::size_t) {
+      ids.insert(ids.end(), some.begin(), some.end());
+    });
     if (end) ids.push_back(*end);
   }
   return ids;
+}
+
+BpeTrainOptions bpe_options(const TextOptions& options) {
+  BpeTrainOptions bpe;
+  bpe.vocab_size = options.train_vocab;
+  return bpe;
+}
+
+// From what is trained on alone: what is held out shall be as new to the tokenizer as to the model.
+std::shared_ptr<const Tokenizer> train_tokenizer(const std::vector<TextRange>& text,
+                                                 const BpeTrainOptions& options, ThreadPool& pool) {
+  const auto splitter = make_splitter("gpt2");
+  WordCounts counts(splitter, SpecialTokens::numbered(options.specials, 0));
+  for (const TextRange& r : text) counts.add(RangeText(r).text(), pool);
+  return make_bpe_tokenizer(train_bpe(counts, splitter, options));
 }
 
 std::shared_ptr<const TokenSet> hold(std::vector<int32_t> ids, const std::string& name, int32_t vocab_size,
@@ -57,19 +74,41 @@ std::shared_ptr<const TokenSet> hold(std::vector<int32_t> ids, const std::string
 
 }  // namespace
 
-TrainingText read_training_text(const std::string& path, const std::string& tokenizer, double held_out,
-                                int64_t context, ThreadPool& pool) {
-  if (is_token_folder(path)) return from_shards(path, pool);
-  const TextSource source(path);
-  const TextSplit split = split_text(source, held_out);
+void check_text_options(const TextOptions& o) {
+  if (!(o.held_out >= 0 && o.held_out < 1))
+    throw Error(
+        cat("the part of the text to hold out is ", o.held_out, "; expected 0 or more and less than 1"), {},
+        ErrorKind::usage);
+  if (o.train_vocab == 0) return;
+  if (o.tokenizer != "byte")
+    throw Error(cat("a vocabulary of ", o.train_vocab, " is to be trained, and ", o.tokenizer,
+                    " is to be used: only one of them can be"),
+                "leave --vocab or --tokenizer out", ErrorKind::usage);
+  check_train_options(bpe_options(o));
+}
+
+TrainingText read_training_text(const std::string& path, const TextOptions& o, ThreadPool& pool) {
+  check_text_options(o);
+  if (!path.empty() && is_token_folder(path)) {
+    if (o.train_vocab > 0)
+      throw Error(
+          cat(path, " holds tokens already; no vocabulary of ", o.train_vocab, " can be trained on them"),
+          "leave --vocab out, or give the text itself", ErrorKind::usage);
+    return from_shards(path, pool);
+  }
+  const TextSource source =
+      path.empty() ? TextSource::in_memory("kiln's own sources", builtin_text()) : TextSource(path);
+  const TextSplit split = split_text(source, o.held_out);
   TrainingText t;
-  t.tokenizer = load_tokenizer(tokenizer);
+  t.name = path.empty() ? source.files()[0].path : path;
+  t.tokenizer =
+      o.train_vocab > 0 ? train_tokenizer(split.train, bpe_options(o), pool) : load_tokenizer(o.tokenizer);
   t.vocab_size = t.tokenizer->vocab_size();
   t.text_bytes = source.bytes();
-  t.train = hold(encode_ranges(split.train, *t.tokenizer, pool), path, t.vocab_size, pool);
+  t.train = hold(encode_ranges(split.train, *t.tokenizer, pool), t.name, t.vocab_size, pool);
   std::vector<int32_t> rest = encode_ranges(split.validation, *t.tokenizer, pool);
-  if (static_cast<int64_t>(rest.size()) > context)
-    t.validation = hold(std::move(rest), cat(path, " (validation)"), t.vocab_size, pool);
+  if (static_cast<int64_t>(rest.size()) > o.context)
+    t.validation = hold(std::move(rest), cat(t.name, " (validation)"), t.vocab_size, pool);
   return t;
 }
 

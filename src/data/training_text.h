@@ -1,4 +1,5 @@
-// What a run learns from, by the path a user gives: text, which is encoded into memory, or token shards.
+// What a run learns from, by the path a user gives: text, which is encoded into memory, or token shards; and
+// kiln's own sources where no path is given.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,22 @@ struct TrainingText {
   std::shared_ptr<const Tokenizer> tokenizer;         // null for shards that came without one
   std::shared_ptr<const TokenSet> train, validation;  // validation is null when nothing is held out
   std::size_t text_bytes = 0;                         // 0 for shards
+  std::string name;                                   // the path, or what the built-in text is called
   int32_t vocab_size = 0;
 };
 
-// A folder that `kiln tokenize` made brings its tokenizer and its own split. Any other text is encoded with
-// `tokenizer` ("byte", a file or a folder); its last `held_out` part is for validation, and left out when it
-// does not fill one window of `context` tokens.
-TrainingText read_training_text(const std::string& path, const std::string& tokenizer, double held_out,
-                                int64_t context, ThreadPool& pool);
+struct TextOptions {
+  std::string tokenizer = "byte";  // "byte", a file or a folder
+  int32_t train_vocab = 0;         // above 0: instead of it, a BPE of so many tokens trained on the text
+  double held_out = 0.1;           // the last part of the text, for validation
+  int64_t context = 1;  // what is held out is left out where it does not fill one window of so many
+};
+
+// Error(usage) for options that cannot be, before anything is read.
+void check_text_options(const TextOptions& options);
+
+// An empty path is kiln's own text (builtin_text.h). A folder that `kiln tokenize` made brings its tokenizer
+// and its own split. Any other text is encoded; its last part is held out.
+TrainingText read_training_text(const std::string& path, const TextOptions& options, ThreadPool& pool);
 
 }  // namespace kiln

@@ -15,21 +15,32 @@ TrainingRun::TrainingRun(RankContext& ctx, Llama& model, TrainStep& step, const 
   check_schedule(options.lr);
 }
 
+// The result of a step comes while the next one runs, so its time is kept until then. Where the device works
+// by itself, a call waits for the step before: there the times are those of the steps, one later.
 int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
-  last_ = std::chrono::steady_clock::now();
   int64_t done = options_.first;
   bool paused = true;  // after step `done`, and its result was reported
   while (done < options_.steps && !stop) {
+    const double before = seconds_;
+    const Clock::time_point start = Clock::now();
     const auto previous = step_.run(batches(), options_.lr.at(done + 1));
-    if (previous && !paused) report(listener, *previous);
+    seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+    if (previous && !paused) report(listener, *previous, before);
     paused = pause_after(++done);
     if (paused) pause(listener, done, false);
   }
   if (done > options_.first) {
-    if (!paused) report(listener, step_.finish());
+    if (!paused) settle(listener);
     pause(listener, done, true);
   }
   return done;
+}
+
+StepScalars TrainingRun::settle(RunListener& listener) {
+  const Clock::time_point start = Clock::now();
+  const StepScalars result = step_.finish();
+  report(listener, result, seconds_ + std::chrono::duration<double>(Clock::now() - start).count());
+  return result;
 }
 
 bool TrainingRun::pause_after(int64_t step) const {
@@ -40,13 +51,11 @@ bool TrainingRun::pause_after(int64_t step) const {
 // What wants the device for itself. After the last step all of it is due; the part that already was is not
 // done twice.
 void TrainingRun::pause(RunListener& listener, int64_t step, bool last) {
-  const StepScalars result = step_.finish();
-  if (!last) report(listener, result);
+  const StepScalars result = last ? step_.finish() : settle(listener);
   const auto due = [&](int64_t every) { return is_due(every, step) != last; };
   if (due(options_.eval_every)) evaluate_now(listener, step);
   if (due(options_.save_every)) listener.on_save(result);
   if (options_.sample_every > 0 && due(options_.sample_every)) listener.on_sample(step);
-  last_ = std::chrono::steady_clock::now();  // the time it took is not a step's
 }
 
 // The loader's batches are good until it is asked again, so those of the first step stay good if it never is.
@@ -56,12 +65,9 @@ std::span<const HostBatch> TrainingRun::batches() {
   return *kept_;
 }
 
-void TrainingRun::report(RunListener& listener, const StepScalars& result) {
-  const auto now = std::chrono::steady_clock::now();
-  listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip,
-                    std::chrono::duration<double>(now - last_).count(),
+void TrainingRun::report(RunListener& listener, const StepScalars& result, double seconds) {
+  listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip, seconds,
                     shape_.batch * shape_.context * shape_.micro_steps});
-  last_ = now;
 }
 
 void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {

@@ -28,7 +28,7 @@ struct RunOptions {
 struct StepReport {
   int64_t step;  // from 1
   double loss, lr, grad_norm, clip;
-  double seconds;  // from the report before to this one
+  double seconds;  // of the step, its batches with it
   int64_t tokens;  // of this rank
 };
 
@@ -54,11 +54,13 @@ class TrainingRun {
   int64_t run(RunListener& listener, const std::atomic<bool>& stop);
 
  private:
+  using Clock = std::chrono::steady_clock;
   bool is_due(int64_t every, int64_t step) const { return every > 0 && step % every == 0; }
   bool pause_after(int64_t step) const;
   void pause(RunListener& listener, int64_t step, bool last);
   std::span<const HostBatch> batches();
-  void report(RunListener& listener, const StepScalars& result);
+  StepScalars settle(RunListener& listener);  // waits for the last step and reports it
+  void report(RunListener& listener, const StepScalars& result, double seconds);
   void evaluate_now(RunListener& listener, int64_t after);
 
   RankContext& ctx_;
@@ -69,7 +71,7 @@ class TrainingRun {
   std::shared_ptr<const TokenSet> validation_;
   RunOptions options_;
   std::optional<std::span<const HostBatch>> kept_;  // of the first step, when it is repeated
-  std::chrono::steady_clock::time_point last_;
+  double seconds_ = 0;                              // of the step whose result has not been reported
 };
 
 }  // namespace kiln

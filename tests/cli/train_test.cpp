@@ -18,9 +18,11 @@ struct Record final : TrainView {
   TrainSetup setup;
   std::vector<double> losses;
   std::vector<Evaluation> evaluations;
+  MemoryStats memory;
   void on_setup(const TrainRequest&, const TrainSetup& s) override { setup = s; }
   void on_step(const StepReport& r) override { losses.push_back(r.loss); }
   void on_evaluation(int64_t, const Evaluation& e) override { evaluations.push_back(e); }
+  void on_memory(const MemoryStats& m) override { memory = m; }
 };
 
 std::string rhyme() {
@@ -65,6 +67,36 @@ TEST(Train, LearnsATextAndSaysWhatItIs) {
   EXPECT_EQ(record.setup.tokens_per_step, 64);
   EXPECT_GT(record.setup.train_tokens, 8 * record.setup.validation_tokens);
   EXPECT_GT(record.setup.step_flops, 6.0 * 64 * static_cast<double>(record.setup.parameters) / 2);
+}
+
+TEST(Train, LearnsKilnsOwnSourcesWithAVocabularyOfTheirOwn) {
+  TrainRequest r = small("");
+  r.vocab = 400;
+  const Record record = run(r);
+  EXPECT_EQ(record.setup.model.vocab, 400);
+  EXPECT_EQ(record.setup.text, "kiln's own sources");
+  EXPECT_LT(record.losses.back(), 0.9 * record.losses.front());
+}
+
+TEST(Train, TakesTheMemoryItSaidItWould) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  r.steps = 3;
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* recompute : {"none", "nested"}) {
+      for (int micro_steps : {1, 3}) {
+        r.precision = precision;
+        r.recompute = recompute;
+        r.micro_steps = micro_steps;
+        const Record record = run(r);
+        EXPECT_EQ(record.setup.memory.peak, record.memory.peak)
+            << precision << " " << recompute << micro_steps;
+        EXPECT_EQ(record.setup.memory.peak_total, record.memory.peak_total) << precision << " " << recompute;
+        EXPECT_EQ(record.setup.groups.total(), record.setup.parameters);
+      }
+    }
+  }
 }
 
 TEST(Train, ThreadsRecomputeAndRepetitionChangeNoBit) {
@@ -153,7 +185,9 @@ TEST(Train, RefusesWhatCannotBeInOneLine) {
     }
     return std::string("nothing");
   };
-  EXPECT_EQ(said([](TrainRequest& r) { r.text = ""; }).find("kiln train needs --text"), 0u);
+  EXPECT_NE(said([](TrainRequest& r) { r.vocab = 12; }).find("12"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.vocab = 300, r.tokenizer = "x"; }).find("only one of them"),
+            std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.text = "/nowhere"; }).find("/nowhere"), std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.size = "nan"; }).find("did you mean 'nano'?"), std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.precision = "bf15"; }).find("did you mean 'bf16'?"),

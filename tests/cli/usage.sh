@@ -125,12 +125,15 @@ expect 2 1 "^kiln: --validation is '2'; expected a number from 0 to 0.9$" \
 expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' tokenize --text "$work/text" --out /dev/null/x
 
 printf 'a text to learn from, long enough for a window or two of tokens; %s\n' {1..40} >"$work/text"
-expect 2 2 'kiln train needs --text' train
+expect 2 1 "^kiln: --vocab is '12'; expected a number from 257" train --vocab 12
+expect 2 2 'only one of them' train --vocab 300 --tokenizer "$work/none.json"
 expect 2 1 "^kiln: --steps is '-3'; expected a number from 1" train --text "$work/text" --steps -3
 expect 1 2 '/nowhere' train --text /nowhere --out "$work/runs"
 "$kiln" train --text "$work/text" --size nano --steps 5 --batch 2 --context 16 --json --out "$work/run" \
   >"$work/out" 2>"$work/err" || fail "kiln train --json: exit $?"
 grep -q '"final_loss": [0-9]' "$work/out" || fail "kiln train --json: no final_loss on stdout"
+grep -q 'the same to the byte' "$work/err" || fail "kiln train: measured memory is not what was predicted"
+ls "$work"/run/events.out.tfevents.* >/dev/null || fail "kiln train: no TensorBoard file"
 [[ $(wc -l <"$work/run/metrics.jsonl") -ge 5 ]] || fail "kiln train: metrics.jsonl lacks steps"
 expect 0 0 '^in all +21 +139584 params +fp32' convert --random nano --to "$work/model"
 expect 0 0 '^\{' convert --from "$work/model" --to "$work/model2" --dtype bf16 --max-shard 100KB --json

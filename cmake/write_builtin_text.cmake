@@ -1,0 +1,10 @@
+# Joins the files that LIST names, one path below SOURCE a line, into OUTPUT, each after a line with its path.
+cmake_minimum_required(VERSION 3.25)
+file(STRINGS ${LIST} paths)
+set(text "")
+foreach(path IN LISTS paths)
+  file(READ ${SOURCE}/${path} content)
+  string(APPEND text "=== ${path}\n${content}\n")
+endforeach()
+file(WRITE ${OUTPUT}.tmp "${text}")
+file(RENAME ${OUTPUT}.tmp ${OUTPUT})

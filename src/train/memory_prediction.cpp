@@ -1,0 +1,67 @@
+#include "train/memory_prediction.h"
+
+#include <algorithm>
+
+#include "autograd/tape.h"
+#include "base/error.h"
+#include "model/weight_source.h"
+#include "train/evaluate.h"
+
+namespace kiln {
+namespace {
+
+bool has(const std::string& name, std::string_view part) { return name.find(part) != std::string::npos; }
+
+// Text for one batch; what it says does not matter where nothing is computed.
+std::shared_ptr<const TokenSet> blank_tokens(const StepOptions& shape, const ModelConfig& model,
+                                             ThreadPool& pool) {
+  std::vector<TokenShard> shards;
+  shards.emplace_back(std::vector<int32_t>(static_cast<std::size_t>(shape.batch * shape.context + 1)),
+                      "blank");
+  return std::make_shared<TokenSet>(std::move(shards), static_cast<int32_t>(model.vocab), pool);
+}
+
+}  // namespace
+
+ParamGroups count_params(const ModelConfig& config) {
+  ParamGroups groups;
+  for (const WeightSpec& w : weight_specs(config)) {
+    int64_t& group = has(w.name, "embed_tokens") ? groups.embedding
+                     : has(w.name, "self_attn.") ? groups.attention
+                     : has(w.name, ".mlp.")      ? groups.mlp
+                     : has(w.name, "norm")       ? groups.norms
+                                                 : groups.head;
+    group += w.shape.numel();
+  }
+  return groups;
+}
+
+MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank) {
+  if (rank.world != 1)
+    throw Error(cat("memory is predicted for one rank; this run has ", rank.world),
+                "predict a run of one rank with the same model");
+  RankOptions options = rank;
+  options.device = Device::meta(rank.device.target);
+  options.backend = {};
+  RankContext ctx(options);
+  // Micro-steps after the second allocate as the second does.
+  StepOptions shape = request.step;
+  shape.micro_steps = std::min(shape.micro_steps, 2);
+
+  Llama model(request.model);
+  model.params().materialize(ctx, request.layout);
+  Strategy one_rank;
+  TrainStep step(ctx, model, one_rank, shape);
+  const std::vector<int32_t> ids(static_cast<std::size_t>(shape.batch * shape.context));
+  const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps), HostBatch{ids, ids});
+  // Twice: the second step finds what the first left behind.
+  for (int i = 0; i < 2; ++i) step.run(batches, 0);
+  step.finish();
+  if (request.evaluates)
+    evaluate(ctx, model, blank_tokens(shape, request.model, ctx.pool()), shape.batch, shape.context, 1);
+  const MemoryStats stats = ctx.allocator().stats();
+  ctx.tape().reset();
+  return stats;
+}
+
+}  // namespace kiln

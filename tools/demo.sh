@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# usage: tools/demo.sh KILN [RUN]
+# Trains a small language model on kiln's own sources for about two minutes and a half, then lets it write. The number
+# of steps follows from how fast this machine is. The run is kept in RUN (default runs/demo); an earlier one there is
+# moved aside.
+#   DEMO_SECONDS=60   train for about so long
+set -euo pipefail
+kiln=$1 run=${2:-runs/demo}
+seconds=${DEMO_SECONDS:-150}
+
+# What they are and why: docs/training.md, "The demo".
+size=micro batch=8 context=128
+settings=(--size "$size" --vocab 1024 --batch "$batch" --context "$context" --precision bf16 --lr 4e-3 --held-out 0.03)
+
+echo "measuring how many steps fit into $seconds s"
+trial=$(mktemp -d)
+trap 'rm -rf "$trial"' EXIT
+rate=$("$kiln" train "${settings[@]}" --steps 20 --out "$trial/run" --json 2>/dev/null |
+  sed -n 's/^ *"tokens_per_s": \([0-9]*\).*/\1/p')
+[[ -n $rate ]] || { echo "demo: the trial run said nothing; run: $kiln train ${settings[*]} --steps 20" >&2; exit 1; }
+steps=$((seconds * rate / (batch * context)))
+((steps >= 200)) || steps=200
+((steps <= 6000)) || steps=6000
+
+echo "training $steps steps; Ctrl-C stops after the step under way and saves"
+echo
+"$kiln" train "${settings[@]}" --steps "$steps" --eval-every $((steps / 5)) --out "$run" --fresh
+
+for prompt in '// The ' 'void ' 'kiln is '; do
+  echo
+  echo "--- kiln sample --checkpoint $run --prompt '$prompt'"
+  "$kiln" sample --checkpoint "$run" --prompt "$prompt"
+done
+echo
+echo "all of it is in $run:"
+echo "  checkpoints/     models; each is a Hugging Face folder with its tokenizer"
+echo "  metrics.jsonl    every step"
+echo "  events.out.*     the same for TensorBoard: tensorboard --logdir $run"
+echo "more text from it: $kiln sample --checkpoint $run --prompt 'Tensor '"

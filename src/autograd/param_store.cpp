@@ -6,6 +6,10 @@
 
 namespace kiln {
 
+DType value_dtype(Precision precision) {
+  return precision == Precision::fp64 ? DType::f64 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
+}
+
 Param& ParamStore::add(std::string name, Shape shape, ParamInit init, bool decay) {
   ParamView whole{name, 0, shape[0], init};
   Param& p = params_.emplace_back();
@@ -34,12 +38,10 @@ Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, in
 void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
   layout_ = layout;
   shards_ = layout.sharded ? ctx.world() : 1;
-  const DType value_dtype = layout.precision == Precision::fp64   ? DType::f64
-                            : layout.precision == Precision::bf16 ? DType::bf16
-                                                                  : DType::f32;
-  const DType grad_dtype = layout.precision == Precision::fp64 ? DType::f64 : DType::f32;
+  const DType dtype = value_dtype(layout.precision);
+  const DType grad_dtype = dtype == DType::f64 ? DType::f64 : DType::f32;
   // 16 bytes of the narrowest element held, on every rank's piece.
-  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(value_dtype));
+  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(dtype));
   total_ = 0;
   for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
     p->offset = total_;
@@ -47,16 +49,19 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
         round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
     total_ += p->padded;
   }
-  values_ = ctx.zeros({local_total()}, value_dtype, Tag::param);
-  grads_ = ctx.zeros({local_total()}, grad_dtype, Tag::grad);  // zero once: padding stays zero for ever
-  if (layout.precision == Precision::bf16) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
+  const bool trained = !layout.inference;
+  values_ = ctx.zeros({local_total()}, dtype, Tag::param);
+  if (trained) {
+    grads_ = ctx.zeros({local_total()}, grad_dtype, Tag::grad);  // zero once: padding stays zero for ever
+    if (dtype == DType::bf16) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
+  }
   if (shards_ == 1) {
     for (Param& p : params_) {
       p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
-      p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
+      if (trained) p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
     }
   }
-  init_values(ctx);
+  if (trained) init_values(ctx);
 }
 
 void ParamStore::init_values(RankContext& ctx) {
@@ -112,6 +117,8 @@ void ParamStore::set_hooks(ParamHooks* hooks) {
 }
 
 std::vector<ParamSpan> ParamStore::spans() const {
+  if (layout_.inference)
+    throw Error("the model was set up for inference: its parameters have no gradients to update them by");
   std::vector<ParamSpan> spans;
   for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
     if (!p->trainable) continue;

@@ -19,10 +19,16 @@ enum class Precision {
   bf16,  // split master: bf16 values plus 16 low bits each are an exact fp32; gradients in fp32
 };
 
+// The dtype of values and activations.
+DType value_dtype(Precision precision);
+
 struct ParamLayout {
   Precision precision = Precision::fp32;
   // Keep only this rank's 1/world of every value and gradient; a strategy's hooks gather on use.
   bool sharded = false;
+  // For a model that is loaded and not trained: values alone, which start as zeros. Without gradients and low
+  // halves an fp32 model takes half the memory, a bf16 one a quarter.
+  bool inference = false;
 };
 
 // One parameter as the optimizer sees it: flat ranges of equal length.
@@ -56,8 +62,8 @@ class ParamStore {
 
   std::deque<Param>& params() { return params_; }
   const Tensor& values() const { return values_; }
-  const Tensor& low() const { return low_; }
-  const Tensor& grads() const { return grads_; }
+  const Tensor& low() const { return low_; }      // undefined unless bf16, and for inference
+  const Tensor& grads() const { return grads_; }  // undefined for inference
   const ParamLayout& layout() const { return layout_; }
   int64_t total() const { return total_; }                  // elements, padded, whole model
   int64_t local_total() const { return total_ / shards_; }  // of this rank's buffers

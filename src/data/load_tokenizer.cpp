@@ -1,6 +1,7 @@
 #include "data/load_tokenizer.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -43,13 +44,18 @@ BpeModel load_file(const fs::path& path, const std::string& pattern) {
   return parse_hf_tokenizer(text, path.string());
 }
 
-fs::path file_in(const fs::path& folder) {
+std::optional<fs::path> find_in(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
     if (is_file(folder / name)) return folder / name;
   }
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() == ".tiktoken") return entry.path();
   }
+  return {};
+}
+
+fs::path file_in(const fs::path& folder) {
+  if (const auto found = find_in(folder)) return *found;
   throw Error(cat("the folder ", folder.string(), " holds no tokenizer"),
               "expected tokenizer.json, vocab.json with merges.txt, or a .tiktoken file");
 }
@@ -65,6 +71,11 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& name_or_path,
   }
   const fs::path path = fs::is_directory(status) ? file_in(name_or_path) : fs::path(name_or_path);
   return make_bpe_tokenizer(load_file(path, pattern));
+}
+
+bool holds_tokenizer(const std::string& folder) {
+  std::error_code ignored;
+  return fs::is_directory(folder, ignored) && find_in(folder).has_value();
 }
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {

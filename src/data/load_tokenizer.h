@@ -14,6 +14,9 @@ namespace kiln {
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& name_or_path,
                                                 const std::string& pattern = {});
 
+// Whether a folder has files that load_tokenizer would read.
+bool holds_tokenizer(const std::string& folder);
+
 // tokenizer.json for any tokenizer; the byte tokenizer becomes a BPE without merges that gives the same ids.
 std::string tokenizer_json(const Tokenizer& tokenizer);
 

@@ -112,4 +112,22 @@ TrainingText read_training_text(const std::string& path, const TextOptions& o, T
   return t;
 }
 
+EvaluationText read_evaluation_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer,
+                                    ThreadPool& pool) {
+  if (is_token_folder(path)) {
+    const TrainingText t = from_shards(path, pool);
+    if (tokenizer && tokenizer->fingerprint() != t.tokenizer->fingerprint())
+      throw Error(cat(path, " was made with another tokenizer than the model's: ", t.tokenizer->fingerprint(),
+                      ", expected ", tokenizer->fingerprint()),
+                  "give the text itself, or make the tokens with the model's tokenizer");
+    return {t.tokenizer, t.validation ? t.validation : t.train};
+  }
+  if (!tokenizer) throw Error("there is no tokenizer to read the text with");
+  const TextSource source(path);
+  std::vector<TextRange> all;
+  for (const TextFile& f : source.files()) all.push_back({f.path, 0, f.size});
+  const int32_t vocab = tokenizer->vocab_size();
+  return {tokenizer, hold(encode_ranges(all, *tokenizer, pool), path, vocab, pool)};
+}
+
 }  // namespace kiln

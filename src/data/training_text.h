@@ -32,4 +32,14 @@ void check_text_options(const TextOptions& options);
 // and its own split. Any other text is encoded; its last part is held out.
 TrainingText read_training_text(const std::string& path, const TextOptions& options, ThreadPool& pool);
 
+// Text for a model that is there already, all of it; of a folder that `kiln tokenize` made, the part held out
+// where there is one. The ids must be those of the model's tokenizer, which may be null for such folders:
+// then theirs is taken.
+struct EvaluationText {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const TokenSet> tokens;
+};
+EvaluationText read_evaluation_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer,
+                                    ThreadPool& pool);
+
 }  // namespace kiln

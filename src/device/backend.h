@@ -46,6 +46,14 @@ class Backend {
   virtual void copy_to_device(void* dst, const void* host, std::size_t bytes, Stream stream) = 0;
   virtual void copy_to_host(void* host, const void* src, std::size_t bytes, Stream stream) = 0;
   virtual void zero(void* dst, std::size_t bytes, Stream stream) = 0;
+  // `rows` rows of `bytes` each; a pitch is the distance in bytes from one row to the next.
+  virtual void copy_rows(void* dst, std::size_t dst_pitch, const void* src, std::size_t src_pitch,
+                         std::size_t bytes, std::size_t rows, Stream stream) {
+    for (std::size_t i = 0; i < rows; ++i) {
+      copy_within(static_cast<std::byte*>(dst) + i * dst_pitch,
+                  static_cast<const std::byte*>(src) + i * src_pitch, bytes, stream);
+    }
+  }
 
   virtual Stream make_stream() = 0;
   virtual void destroy(Stream stream) = 0;

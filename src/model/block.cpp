@@ -1,6 +1,7 @@
 #include "model/block.h"
 
 #include <cmath>
+#include <tuple>
 
 #include "autograd/tape.h"
 #include "ops/add/add.h"
@@ -23,7 +24,7 @@ ParamInit linear_init(int64_t in, int64_t out) {
 }  // namespace
 
 Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
-    : config_(c), scope_(cat("layers.", index)) {
+    : config_(c), index_(index), scope_(cat("layers.", index)) {
   const std::string prefix = cat("model.layers.", index, ".");
   const int64_t C = c.d_model, F = c.d_ff, Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
   auto attention = [&](const char* name) { return cat(prefix, "self_attn.", name, ".weight"); };
@@ -43,14 +44,14 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
   down_ = &params.add(mlp("down_proj"), {C, F}, linear_init(F, C));
 }
 
-Tensor Block::forward(RankContext& ctx, const Tensor& x) const {
+Tensor Block::forward(RankContext& ctx, const Tensor& x, KvCache* cache) const {
   ScopeGuard scope(ctx, scope_);
-  if (config_.recompute == Recompute::nested) return forward_in_halves(ctx, x);
+  if (config_.recompute == Recompute::nested && cache == nullptr) return forward_in_halves(ctx, x);
   const float eps = config_.norm_eps;
   Tensor a;  // [B, T, C], like all that passes between the halves
   {
     ScopeGuard attention(ctx, "attention");
-    a = attend(ctx, rms_norm(ctx, x, *attention_norm_, eps));
+    a = attend(ctx, rms_norm(ctx, x, *attention_norm_, eps), cache);
   }
   ScopeGuard half(ctx, "mlp");
   const AddRmsNormResult h = add_rms_norm(ctx, x, a, *mlp_norm_, eps);
@@ -72,7 +73,7 @@ Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
   });
 }
 
-Tensor Block::attend(RankContext& ctx, const Tensor& normed) const {
+Tensor Block::attend(RankContext& ctx, const Tensor& normed, KvCache* cache) const {
   const ModelConfig& c = config_;
   const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
   const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
@@ -86,9 +87,15 @@ Tensor Block::attend(RankContext& ctx, const Tensor& normed) const {
     v = linear(ctx, normed, ParamRef::view(*qkv_, 2));
   }
   // In place: nothing else reads the unturned q and k.
-  const RopeResult turned =
-      rope(ctx, q, k, {.heads = c.heads, .kv_heads = c.kv_heads, .theta = c.rope_theta, .in_place = true});
-  const Tensor o = attention(ctx, turned.q, turned.k, v, options);  // [B, T, H D]
+  const RopeResult turned = rope(ctx, q, k,
+                                 {.heads = c.heads,
+                                  .kv_heads = c.kv_heads,
+                                  .theta = c.rope_theta,
+                                  .offset = cache ? cache->length() : 0,
+                                  .in_place = true});
+  q = turned.q, k = turned.k;
+  if (cache) std::tie(k, v) = cache->extend(ctx, index_, k, v);  // [B, all tokens so far, Hkv D]
+  const Tensor o = attention(ctx, q, k, v, options);             // [B, T, H D]
   return linear(ctx, o, *out_);
 }
 

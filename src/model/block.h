@@ -4,6 +4,7 @@
 
 #include "autograd/param_store.h"
 #include "model/config.h"
+#include "model/kv_cache.h"
 
 namespace kiln {
 
@@ -12,16 +13,18 @@ class Block {
   // Adds its parameters, in the order they are used, under Hugging Face's names.
   Block(ParamStore& params, const ModelConfig& config, int64_t index);
 
-  // x [B, T, C] -> [B, T, C]
-  Tensor forward(RankContext& ctx, const Tensor& x) const;
+  // x [B, T, C] -> [B, T, C]. With a cache the T tokens follow those it holds, and its layer gets their keys
+  // and values.
+  Tensor forward(RankContext& ctx, const Tensor& x, KvCache* cache = nullptr) const;
 
  private:
   // Each half without its norm and its residual connection: what stands between them in forward().
-  Tensor attend(RankContext& ctx, const Tensor& normed) const;
+  Tensor attend(RankContext& ctx, const Tensor& normed, KvCache* cache = nullptr) const;
   Tensor mlp(RankContext& ctx, const Tensor& normed) const;
   Tensor forward_in_halves(RankContext& ctx, const Tensor& x) const;
 
   ModelConfig config_;
+  int64_t index_;
   std::string scope_;  // "layers.0"
   // Packed weights: q, k and v are row views of one buffer, so are gate and up.
   Param* attention_norm_;  // [C]

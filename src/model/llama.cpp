@@ -24,13 +24,13 @@ Llama::Llama(const ModelConfig& config) : config_(config) {
                        : &params_.add("lm_head.weight", {V, C}, {ParamInit::Kind::normal, head_std, 3});
 }
 
+Tensor Llama::embed(RankContext& ctx, const Tensor& tokens) const {
+  ScopeGuard scope(ctx, "embed_tokens");
+  return embedding(ctx, tokens, *embedding_);
+}
+
 Tensor Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
-  Tensor x;  // [B, T, C]
-  {
-    ScopeGuard scope(ctx, "embed_tokens");
-    x = embedding(ctx, tokens, *embedding_);
-  }
-  return blocks(ctx, x, 0, config_.layers);
+  return blocks(ctx, embed(ctx, tokens), 0, config_.layers);
 }
 
 Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
@@ -48,6 +48,19 @@ Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets
   const Tensor x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "loss");
   return linear_cross_entropy(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_, targets);
+}
+
+Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const {
+  const GradModeGuard off(ctx, GradMode::off);
+  cache.check_room(tokens.shape());
+  const int64_t T = tokens.dim(1);
+  Tensor x = embed(ctx, tokens);  // [B, T, C]
+  for (const Block& block : blocks_) x = block.forward(ctx, x, &cache);
+  cache.advance(T);
+  ScopeGuard scope(ctx, "head");
+  const Tensor last = x.narrow(1, T - 1, 1);  // [B, 1, C]: no other token is asked what follows it
+  return linear(ctx, rms_norm(ctx, last, *norm_, config_.norm_eps), *head_)
+      .reshape({tokens.dim(0), config_.vocab});
 }
 
 Tensor Llama::blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const {

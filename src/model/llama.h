@@ -16,11 +16,16 @@ class Llama {
 
   ParamStore& params() { return params_; }
   const ModelConfig& config() const { return config_; }
+  DType dtype() const { return value_dtype(params_.layout().precision); }  // of weights and activations
 
   Tensor logits(RankContext& ctx, const Tensor& tokens) const;  // int32 [B, T] -> [B, T, V]
   Tensor loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const;  // -> [1]
+  // Generation: the logits of what follows. The tokens, int32 [B, T], come after those the cache holds and
+  // are in it afterwards; T > 1 for a prompt, then 1 at a time. Records no gradient. -> [B, V]
+  Tensor decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const;
 
  private:
+  Tensor embed(RankContext& ctx, const Tensor& tokens) const;   // -> [B, T, C]
   Tensor hidden(RankContext& ctx, const Tensor& tokens) const;  // -> [B, T, C], not normed yet
   Tensor blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const;
 

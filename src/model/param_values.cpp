@@ -47,8 +47,12 @@ void ParamValues::read(const WeightSpec& weight, int64_t first_row, std::span<fl
     }
     case Precision::bf16: {
       std::vector<bf16> high(out.size());
-      std::vector<int16_t> low(out.size());
       ctx_.download(high.data(), values);
+      if (!store_.low().defined()) {
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(high[i]);
+        break;
+      }
+      std::vector<int16_t> low(out.size());
       ctx_.download(low.data(), range(store_.low(), weight, first_row, out.size()));
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = join_float(high[i], low[i]);
       break;
@@ -76,7 +80,7 @@ void ParamValues::write(const WeightSpec& weight, int64_t first_row, std::span<c
         low[i] = s.low;
       }
       ctx_.upload(values, high.data());
-      ctx_.upload(range(store_.low(), weight, first_row, in.size()), low.data());
+      if (store_.low().defined()) ctx_.upload(range(store_.low(), weight, first_row, in.size()), low.data());
       break;
     }
   }

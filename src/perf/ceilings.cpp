@@ -197,10 +197,11 @@ CpuCeilings measure_cpu_ceilings(ThreadPool& pool, CpuIsa isa, const CeilingOpti
   for (const Level& level : {Level{CpuIsa::plain, simd_plain::fma_rounds, simd_plain::kCeilingFlops},
                              Level{CpuIsa::avx2, simd_avx2::fma_rounds, simd_avx2::kCeilingFlops},
                              Level{CpuIsa::avx512, simd_avx512::fma_rounds, simd_avx512::kCeilingFlops}}) {
-    if (level.isa <= isa) c.fma.push_back({level.isa, rounds_ceiling(pool, o, level.rounds, level.flops)});
+    if (o.flops && level.isa <= isa)
+      c.fma.push_back({level.isa, rounds_ceiling(pool, o, level.rounds, level.flops)});
   }
-  if (isa >= CpuIsa::avx512_bf16) c.bf16_dot = rounds_ceiling(pool, o, dot_rounds, kDotFlops);
-  if (isa >= CpuIsa::amx) c.amx = rounds_ceiling(pool, o, tile_rounds, kTileFlops);
+  if (o.flops && isa >= CpuIsa::avx512_bf16) c.bf16_dot = rounds_ceiling(pool, o, dot_rounds, kDotFlops);
+  if (o.flops && isa >= CpuIsa::amx) c.amx = rounds_ceiling(pool, o, tile_rounds, kTileFlops);
   if (o.copy) c.copy = copy_ceiling(pool, o);
   c.seconds = seconds_since(begin);
   return c;

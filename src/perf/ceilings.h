@@ -39,6 +39,7 @@ struct CeilingOptions {
   double seconds_each = 0.05;  // per figure
   bool one_thread = true;      // measure `one` as well as `all`
   bool copy = true;            // measure the copy too; off: no large buffers, and a tenth of a second in all
+  bool flops = true;           // measure multiply-adds; off: `fma` stays empty
 };
 
 // Executes nothing above `isa`. Takes under 1.5 s and, for the copy, two buffers of max(64 MiB, 2 x L3), at

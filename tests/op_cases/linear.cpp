@@ -22,6 +22,10 @@ std::vector<OpCase> linear_cases() {
   one("16x64_to_32_strided", {16, 64}, 32, 8);
   one("17x31_to_13_strided_odd", {17, 31}, 13, 5);
   one("0x8_to_4", {0, 8}, 4);
+  one("8x33_to_19", {8, 33}, 19);
+  one("7x16_to_23_strided", {7, 16}, 23, 3);
+  one("one_row_300x77", {1, 300}, 77);
+  one("2x1x45_to_9", {2, 1, 45}, 9);
   one("deeper_than_a_block", {29, 401}, 33);
   one("more_rows_than_a_block", {403, 5}, 3);
   return cases;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "data/byte_tokenizer.h"
 #include "train/trainer.h"
 
 namespace kiln {
@@ -122,6 +123,29 @@ TEST(Evaluate, IsTheMeanLossOfTheFirstBatchesAndTakesNoMoreThanThereAre) {
   const Evaluation all = evaluate(t.ctx, t.model, tokens, B, T, 1'000'000);
   EXPECT_EQ(all.tokens, 599 / T / B * B * T);
   EXPECT_EQ(t.ctx.tape().size(), 0) << "evaluation recorded something";
+}
+
+TEST(Evaluate, AllOfATextIsEveryWindowWhateverTheBatch) {
+  Trainer t{TinyRun()};
+  const auto tokens = ruled_tokens(t.ctx.pool(), 100, static_cast<int32_t>(t.run.model.vocab));
+  const auto bytes = make_byte_tokenizer();
+  constexpr int64_t T = 11, kWindows = 9;  // (100 - 1) / 11
+  std::vector<int64_t> told;
+  const Evaluation one = evaluate(t.ctx, t.model, tokens, 1, T, kAllBatches);
+  const Evaluation four =
+      evaluate(t.ctx, t.model, tokens, 4, T, kAllBatches,
+               {bytes.get(), [&](int64_t done, int64_t all) { told.push_back(done * 100 + all); }});
+  const Evaluation many = evaluate(t.ctx, t.model, tokens, 20, T, kAllBatches);
+  EXPECT_EQ(told, (std::vector<int64_t>{409, 809, 909}));
+  for (const Evaluation& e : {one, four, many}) {
+    EXPECT_EQ(e.tokens, kWindows * T);
+    EXPECT_NEAR(e.loss, one.loss, 1e-5);
+  }
+  EXPECT_EQ(one.bytes, 0);
+  EXPECT_EQ(one.bits_per_byte(), 0);
+  EXPECT_EQ(four.bytes, kWindows * T);  // a byte a token
+  EXPECT_NEAR(four.bits_per_byte(), four.loss / std::log(2.0), 1e-12);
+  EXPECT_NEAR(four.perplexity(), std::exp(four.loss), 1e-12);
 }
 
 TEST(Evaluate, RefusesTextShorterThanABatch) {

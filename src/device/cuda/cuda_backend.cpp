@@ -81,6 +81,14 @@ void CudaBackend::copy_within(void* dst, const void* src, std::size_t bytes, Str
   KILN_CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, raw(stream)));
 }
 
+void CudaBackend::copy_rows(void* dst, std::size_t dst_pitch, const void* src, std::size_t src_pitch,
+                            std::size_t bytes, std::size_t rows, Stream stream) {
+  if (bytes == 0 || rows == 0) return;
+  activate();
+  KILN_CUDA_CHECK(
+      cudaMemcpy2DAsync(dst, dst_pitch, src, src_pitch, bytes, rows, cudaMemcpyDeviceToDevice, raw(stream)));
+}
+
 void CudaBackend::copy_to_device(void* dst, const void* host, std::size_t bytes, Stream stream) {
   if (bytes == 0) return;
   activate();

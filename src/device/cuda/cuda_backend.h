@@ -28,6 +28,8 @@ class CudaBackend final : public Backend {
   void release_pinned(void* ptr) override;
 
   void copy_within(void* dst, const void* src, std::size_t bytes, Stream stream) override;
+  void copy_rows(void* dst, std::size_t dst_pitch, const void* src, std::size_t src_pitch, std::size_t bytes,
+                 std::size_t rows, Stream stream) override;
   void copy_to_device(void* dst, const void* host, std::size_t bytes, Stream stream) override;
   void copy_to_host(void* host, const void* src, std::size_t bytes, Stream stream) override;
   void zero(void* dst, std::size_t bytes, Stream stream) override;

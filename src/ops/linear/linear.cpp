@@ -30,6 +30,8 @@ std::string packed_unsupported(const LinearProblem& p, const DeviceTraits&) {
 }
 
 const Variant<LinearOp> kRows[] = {
+    {"few_rows", DeviceType::cpu, linear_cpu_few_rows_unsupported, kSaves, linear_cpu_few_rows_workspace,
+     cost, linear_cpu_few_rows_forward, linear_cpu_packed_backward},
     {"packed", DeviceType::cpu, packed_unsupported, kSaves, linear_cpu_packed_workspace, cost,
      linear_cpu_packed_forward, linear_cpu_packed_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, linear_cpu_naive_forward,

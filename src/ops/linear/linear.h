@@ -48,6 +48,9 @@ Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::st
 
 void linear_cpu_naive_forward(RankContext& ctx, const LinearForward& f);
 void linear_cpu_naive_backward(RankContext& ctx, const LinearBackward& b);
+std::string linear_cpu_few_rows_unsupported(const LinearProblem& p, const DeviceTraits& traits);
+std::size_t linear_cpu_few_rows_workspace(const LinearProblem& p, Pass pass);
+void linear_cpu_few_rows_forward(RankContext& ctx, const LinearForward& f);
 std::size_t linear_cpu_packed_workspace(const LinearProblem& p, Pass pass);
 void linear_cpu_packed_forward(RankContext& ctx, const LinearForward& f);
 void linear_cpu_packed_backward(RankContext& ctx, const LinearBackward& b);

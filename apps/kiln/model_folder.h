@@ -1,0 +1,12 @@
+// Which folder a user means by --checkpoint.
+#pragma once
+
+#include <string>
+
+namespace kiln::cli {
+
+// The folder itself where it holds a model in Hugging Face's form. Throws Error(usage) that says what was
+// expected for any other path.
+std::string model_folder(const std::string& path);
+
+}  // namespace kiln::cli

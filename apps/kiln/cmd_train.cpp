@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kiln/cmd.h"
+#include "kiln/one_line.h"
 #include "kiln/parse_number.h"
 #include "kiln/train.h"
 #include "kiln/train_view.h"
@@ -22,7 +23,7 @@ using nlohmann::ordered_json;
 struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
-      held_out, threads, vocab, kv_heads, save_every, keep, on_save_error;
+      held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -55,6 +56,8 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int64_t>("--kv-heads", t.kv_heads, 1, 1 << 16, r.kv_heads);
   read_number<int64_t>("--save-every", t.save_every, 0, kMany, r.save_every);
   read_number<int>("--keep", t.keep, 1, 1 << 20, r.keep);
+  read_number<int64_t>("--sample-every", t.sample_every, 0, kMany, r.sample_every);
+  read_number<int64_t>("--sample-tokens", t.sample_tokens, 0, 1 << 20, r.sample_tokens);
   if (t.on_save_error != "go-on" && t.on_save_error != "stop")
     throw Error(fmt::format("--on-save-error is '{}'; expected go-on or stop", t.on_save_error), {},
                 ErrorKind::usage);
@@ -111,6 +114,7 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
   text += fmt::format("{} of {} steps{}: loss {:.4f} to {:.4f}, {:.0f} tokens a second\n", o.steps, r.steps,
                       o.steps < r.steps ? " (stopped by a signal; the same command goes on)" : "",
                       o.totals.first_loss, o.totals.last_loss, tokens_per_second(o.totals));
+  if (!o.sample.empty()) text += fmt::format("it writes:\n{}\n", indented(o.sample));
   text += fmt::format("model    {}\nmetrics  {}\n", o.checkpoint, view.metrics());
   return text;
 }
@@ -134,6 +138,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"of_peak", view.of_peak()},
               {"parameters", view.setup().parameters},
               {"checkpoint", outcome.checkpoint},
+              {"sample", outcome.sample},
               {"run", request.run},
               {"metrics", view.metrics()}};
     if (!view.metrics_complete())
@@ -142,7 +147,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;
     text = summary(request, outcome, view);
   }
-  if (common.json) text = result.dump(2) + "\n";
+  if (common.json) text = result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   fmt::print("{}", text);
 }
 
@@ -187,6 +192,12 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--eval-every", t->eval_every, "Steps between validations; 0: only at the end (default)")
       ->type_name("N");
   app.add_option("--eval-batches", t->eval_batches, "Batches of a validation (default 10)")->type_name("N");
+  app.add_option("--sample-every", t->sample_every,
+                 "Steps between samples of its text; 0: only at the end (default)")
+      ->type_name("N");
+  app.add_option("--sample-tokens", t->sample_tokens, "Their length; 0: none (default 80)")->type_name("N");
+  app.add_option("--prompt", r.prompt, "What they begin with (default the beginning of a line)")
+      ->type_name("TEXT");
   app.add_option("--save-every", t->save_every,
                  "Steps between checkpoints; 0: only at the end (default a tenth of --steps, 50 to 1000)")
       ->type_name("N");

@@ -1,8 +1,11 @@
 #include "kiln/model_folder.h"
 
+#include <cstdio>
 #include <filesystem>
 
 #include "base/error.h"
+#include "kiln/one_line.h"
+#include "train/checkpoint.h"
 
 namespace kiln::cli {
 
@@ -16,10 +19,15 @@ std::string model_folder(const std::string& path) {
   if (!fs::is_directory(status))
     throw Error(cat(path, " is a file; expected the folder of a model"),
                 "such a folder holds config.json, *.safetensors and tokenizer.json", ErrorKind::usage);
-  if (!fs::exists(fs::path(path) / "config.json", ignored))
-    throw Error(cat(path, " holds no config.json; expected the folder of a model"),
-                "such a folder holds config.json, *.safetensors and tokenizer.json", ErrorKind::usage);
-  return path;
+  if (fs::exists(fs::path(path) / "config.json", ignored)) return path;
+  const std::string checkpoints = (fs::path(path) / "checkpoints").string();
+  const auto warn = [](const std::string& line) {
+    std::fprintf(stderr, "warning: %s\n", one_line(line).c_str());
+  };
+  if (const auto newest = newest_checkpoint(checkpoints, warn)) return *newest;
+  throw Error(
+      cat(path, " holds neither config.json nor checkpoints; expected the folder of a model or of a run"),
+      "a model's folder holds config.json, *.safetensors and tokenizer.json", ErrorKind::usage);
 }
 
 }  // namespace kiln::cli

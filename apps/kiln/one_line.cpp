@@ -7,12 +7,16 @@ namespace {
 
 constexpr std::size_t kLongest = 2000;  // bytes of the original kept
 
-void append_safely(std::string& line, std::string_view text) {
+constexpr std::string_view kOneLineEnd = "; ";
+
+void append_safely(std::string& line, std::string_view text, std::string_view line_end = kOneLineEnd) {
   constexpr std::string_view kHex = "0123456789abcdef";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (c == '\n') {
-      line += "; ";
+      line += line_end;
+    } else if (c == '\t' && line_end != kOneLineEnd) {
+      line += c;
     } else if (byte < 0x20 || byte == 0x7f) {
       line += "\\x";
       line += kHex[byte >> 4];
@@ -36,6 +40,12 @@ std::string one_line(std::string_view text) {
     append_safely(line, text.substr(text.size() - kLongest / 2));
   }
   return line;
+}
+
+std::string indented(std::string_view text) {
+  std::string lines = "  | ";
+  append_safely(lines, text, "\n  | ");
+  return lines;
 }
 
 }  // namespace kiln::cli

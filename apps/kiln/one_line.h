@@ -1,4 +1,4 @@
-// Makes text that may hold anything (it quotes arguments and files) safe to print as one line of a terminal.
+// Makes text that may hold anything (it quotes arguments and files) safe to print on a terminal.
 #pragma once
 
 #include <string>
@@ -8,5 +8,8 @@ namespace kiln::cli {
 
 // Line ends become "; ", other control characters \xNN; the middle of very long text is left out.
 std::string one_line(std::string_view text);
+
+// Several lines of foreign text, each after "  | ", control characters other than tabs as \xNN.
+std::string indented(std::string_view text);
 
 }  // namespace kiln::cli

@@ -10,6 +10,7 @@
 #include "model/hf_folder.h"
 #include "ops/op_list.h"
 #include "perf/ceilings.h"
+#include "train/text_generator.h"
 
 namespace kiln::cli {
 namespace {
@@ -25,11 +26,31 @@ ModelConfig with_vocabulary(ModelConfig c, const TrainRequest& r, int32_t of_tex
   return c;
 }
 
+// What the model makes of the prompt now; nothing where there is no tokenizer to read it with. Temperature a
+// little below 1: a model this young is too often surprised by its own mistakes.
+std::string sample_text(const TrainRequest& r, const CheckpointParts& parts) {
+  if (parts.tokenizer == nullptr || r.sample_tokens == 0) return {};
+  GenerateOptions options;
+  options.tokens = r.sample_tokens;
+  options.context = r.context;
+  options.sampling.temperature = 0.8;
+  options.seed = r.seed;
+  TextGenerator generator(parts.ctx, parts.model, *parts.tokenizer);
+  // A line's end before it all: texts of one document never showed the model how a text begins.
+  return r.prompt + generator.generate(r.prompt.empty() ? "\n" : r.prompt, options).samples.front().text;
+}
+
 // Hears what the loop reports, keeps the totals, saves, and tells the view.
 class Session final : public RunListener {
  public:
-  Session(TrainView& view, RunSaver& saver, const BatchLoader& loader, TrainState state, bool overfit)
-      : view_(view), saver_(saver), loader_(loader), state_(std::move(state)), overfit_(overfit) {}
+  Session(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
+          const BatchLoader& loader, TrainState state)
+      : request_(request),
+        parts_(parts),
+        view_(view),
+        saver_(saver),
+        loader_(loader),
+        state_(std::move(state)) {}
 
   void on_step(const StepReport& r) override {
     RunTotals& t = state_.totals;
@@ -45,19 +66,21 @@ class Session final : public RunListener {
   void on_evaluation(int64_t step, const Evaluation& e) override { view_.on_evaluation(step, e); }
   void on_save(const StepScalars& last) override {
     state_.scalars = last;
-    if (!overfit_) state_.loader = loader_.state();  // else the first batch is always the one
+    if (!request_.overfit) state_.loader = loader_.state();  // else the first batch is always the one
     saver_.save(state_);
     if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
   }
+  void on_sample(int64_t step) override { view_.on_sample_text(step, sample_text(request_, parts_)); }
 
   const TrainState& state() const { return state_; }
 
  private:
+  const TrainRequest& request_;
+  CheckpointParts parts_;
   TrainView& view_;
   RunSaver& saver_;
   const BatchLoader& loader_;
   TrainState state_;
-  bool overfit_;
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
@@ -177,10 +200,11 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   run_options.first = state.step();
   RunSaver saver(folder, parts, {r.keep, r.stop_on_save_error}, warn);
   saver.start_from(setup.resumed);
-  Session session(view, saver, loader, std::move(state), r.overfit);
+  Session session(r, parts, view, saver, loader, std::move(state));
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
   TrainOutcome outcome = run_steps(run, session, saver, setup.first_step, stop);
   view.on_memory(ctx.allocator().stats());
+  outcome.sample = sample_text(r, parts);
   return outcome;
 }
 

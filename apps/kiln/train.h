@@ -36,6 +36,9 @@ struct TrainRequest {
   int64_t save_every = -1;  // below 0: a tenth of the steps, from 50 to 1000
   int keep = 3;
   bool stop_on_save_error = false;
+  int64_t sample_every = 0;    // steps; 0: only after the last
+  int64_t sample_tokens = 80;  // 0: never
+  std::string prompt;          // empty: the beginning of a line
   double held_out = 0.1;
   bool overfit = false;
   int threads = 0;
@@ -64,12 +67,14 @@ struct TrainOutcome {
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
   RunTotals totals;        // of the whole run
+  std::string sample;      // what the model writes now; empty where there is no tokenizer
 };
 
 class TrainView : public RunListener {
  public:
   virtual void on_setup(const TrainRequest&, const TrainSetup&) {}
   virtual void on_saved(int64_t /*step*/, const std::string& /*checkpoint*/) {}
+  virtual void on_sample_text(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_warning(const std::string& /*line*/) {}
   virtual void on_memory(const MemoryStats& /*measured*/) {}  // after the last step
 };

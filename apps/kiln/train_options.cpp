@@ -90,6 +90,7 @@ RunOptions run_options_of(const TrainRequest& r) {
   o.eval_every = r.eval_every;
   o.eval_batches = r.eval_batches;
   o.save_every = save_every_of(r);
+  o.sample_every = r.sample_tokens > 0 ? r.sample_every : 0;
   o.overfit_one_batch = r.overfit;
   return o;
 }
@@ -107,6 +108,8 @@ void check_request(const TrainRequest& r) {
   at_least("--eval-every", r.eval_every, int64_t{0});
   at_least("--eval-batches", r.eval_batches, int64_t{1});
   at_least("--keep", r.keep, 1);
+  at_least("--sample-every", r.sample_every, int64_t{0});
+  at_least("--sample-tokens", r.sample_tokens, int64_t{0});
   at_least("--threads", r.threads, 0);
   at_least("--clip", r.clip, 0.0);
   at_least("--decay", r.decay, 0.0);

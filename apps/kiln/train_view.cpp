@@ -138,6 +138,11 @@ void ConsoleView::on_saved(int64_t step, const std::string& checkpoint) {
   if (!terminal_) say(fmt::format("step {}  saved to {}", step, checkpoint));
 }
 
+void ConsoleView::on_sample_text(int64_t step, const std::string& text) {
+  say(fmt::format("step {}  it writes:", step));
+  std::fprintf(stderr, "%s\n", indented(text).c_str());
+}
+
 void ConsoleView::on_warning(const std::string& line) { say("warning: " + line); }
 
 // A line of its own, below the live one.

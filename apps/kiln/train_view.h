@@ -23,6 +23,7 @@ class ConsoleView final : public TrainView {
   void on_step(const StepReport& report) override;
   void on_evaluation(int64_t step, const Evaluation& e) override;
   void on_saved(int64_t step, const std::string& checkpoint) override;
+  void on_sample_text(int64_t step, const std::string& text) override;
   void on_warning(const std::string& line) override;
   void on_memory(const MemoryStats& measured) override;
   void draw_losses() const;

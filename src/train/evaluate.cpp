@@ -44,12 +44,7 @@ Evaluation evaluate(RankContext& ctx, const Llama& model, const std::shared_ptr<
                     int64_t batch, int64_t context, int64_t batches, const EvaluateExtras& extras) {
   BatchLoader loader(tokens, {.batch = batch, .context = context, .shuffle = false, .prefetch = false});
   const auto windows = static_cast<int64_t>(loader.windows());
-  if (windows < batch && batches != kAllBatches) {
-    throw Error(cat("the text to evaluate on has ", windows, " windows of ", context,
-                    " tokens; a batch needs ", batch),
-                "use a smaller batch or context, or more text");
-  }
-  const int64_t wanted = batches == kAllBatches ? windows : std::min(batches, windows / batch) * batch;
+  const int64_t wanted = batches == kAllBatches || batches > windows / batch ? windows : batches * batch;
   const GradModeGuard off(ctx, GradMode::off);
   const Tensor inputs = ctx.empty({batch, context}, DType::i32, Tag::data);
   const Tensor targets = ctx.empty({batch, context}, DType::i32, Tag::data);

@@ -25,9 +25,8 @@ struct EvaluateExtras {
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
-// Over the first windows of `tokens` in the files' own order, `batches` batches of B x T or as many whole
-// ones as there are: the same text each time it is asked. Text shorter than one batch is an Error.
-// kAllBatches: every window there is; the last batch may have fewer.
+// Over the first windows of `tokens` in the files' own order, `batches` batches of B x T or as many windows
+// as there are: the same text each time it is asked. The last batch may have fewer.
 Evaluation evaluate(RankContext& ctx, const Llama& model, const std::shared_ptr<const TokenSet>& tokens,
                     int64_t batch, int64_t context, int64_t batches, const EvaluateExtras& extras = {});
 

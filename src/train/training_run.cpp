@@ -48,14 +48,14 @@ bool TrainingRun::pause_after(int64_t step) const {
          is_due(options_.sample_every, step);
 }
 
-// What wants the device for itself. After the last step all of it is due; the part that already was is not
-// done twice.
+// What wants the device for itself. After the last step validation and saving are due; what already was is
+// not done twice.
 void TrainingRun::pause(RunListener& listener, int64_t step, bool last) {
   const StepScalars result = last ? step_.finish() : settle(listener);
   const auto due = [&](int64_t every) { return is_due(every, step) != last; };
   if (due(options_.eval_every)) evaluate_now(listener, step);
   if (due(options_.save_every)) listener.on_save(result);
-  if (options_.sample_every > 0 && due(options_.sample_every)) listener.on_sample(step);
+  if (is_due(options_.sample_every, step) && !last) listener.on_sample(step);
 }
 
 // The loader's batches are good until it is asked again, so those of the first step stay good if it never is.

@@ -234,7 +234,6 @@ TEST(Safetensors, HundredThousandTensors) {
   RecordProperty("seconds", std::to_string(seconds));
   std::printf("100,000 tensors: header of %zu bytes, %.3f s, %ld KiB more at the peak\n",
               std::filesystem::file_size(path) - 3'200'000, seconds, peak_kib() - before);
-  EXPECT_LT(seconds, 10);  // 1 s is the aim; sanitizers are slow
   EXPECT_LT(peak_kib() - before, 200 * 1024);
 }
 

@@ -41,7 +41,8 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   metrics_.open(metrics_path_, std::ios::trunc);
   if (!metrics_) throw Error(fmt::format("cannot write {}", metrics_path_), "name another folder with --out");
   const double params = static_cast<double>(s.parameters);
-  const double state = params * (r.precision == "bf16" ? 2 + 2 + 4 + 8 : 4 + 4 + 8);
+  const double state = params * state_bytes_per_parameter(policy_of(
+                                    parse_precision("--precision", r.precision), r.micro_steps == 1));
   std::string text;
   text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}: {:.2f} M parameters\n",
                       r.size, s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, params / 1e6);

@@ -34,12 +34,9 @@ Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, in
 void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
   layout_ = layout;
   shards_ = layout.sharded ? ctx.world() : 1;
-  const DType value_dtype = layout.precision == Precision::fp64   ? DType::f64
-                            : layout.precision == Precision::bf16 ? DType::bf16
-                                                                  : DType::f32;
-  const DType grad_dtype = layout.precision == Precision::fp64 ? DType::f64 : DType::f32;
+  const PrecisionPolicy policy = this->policy();
   // 16 bytes of the narrowest element held, on every rank's piece.
-  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(value_dtype));
+  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(policy.value));
   total_ = 0;
   for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
     p->offset = total_;
@@ -47,9 +44,11 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
         round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
     total_ += p->padded;
   }
-  values_ = ctx.zeros({local_total()}, value_dtype, Tag::param);
-  grads_ = ctx.zeros({local_total()}, grad_dtype, Tag::grad);  // zero once: padding stays zero for ever
-  if (layout.precision == Precision::bf16) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
+  // Weights that are cast at use are masters: what is computed with are the casts.
+  values_ = ctx.zeros({local_total()}, policy.value, policy.casts_at_use() ? Tag::master : Tag::param);
+  grads_ = ctx.zeros({local_total()}, policy.grad, Tag::grad);  // zero once: padding stays zero for ever
+  if (policy.split) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
+  for (Param& p : params_) p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
   if (shards_ == 1) {
     for (Param& p : params_) {
       p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
@@ -116,7 +115,7 @@ std::vector<ParamSpan> ParamStore::spans() const {
   for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
     if (!p->trainable) continue;
     spans.push_back({p->name, range(values_, *p), low_.defined() ? range(low_, *p) : Tensor(),
-                     range(grads_, *p), p->decay, p->offset / shards_});
+                     range(grads_, *p), p->decay, p->offset / shards_, policy().state});
   }
   return spans;
 }

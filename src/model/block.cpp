@@ -6,6 +6,7 @@
 #include "ops/add/add.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
+#include "ops/cast/cast.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
@@ -45,7 +46,7 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
 
 Tensor Block::forward(RankContext& ctx, const Tensor& x) const {
   ScopeGuard scope(ctx, scope_);
-  if (config_.recompute == Recompute::nested) return forward_in_halves(ctx, x);
+  if (config_.recompute.kind == Recompute::Kind::nested) return forward_in_halves(ctx, x);
   const float eps = config_.norm_eps;
   Tensor a;  // [B, T, C], like all that passes between the halves
   {
@@ -72,10 +73,11 @@ Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
   });
 }
 
-Tensor Block::attend(RankContext& ctx, const Tensor& normed) const {
+Tensor Block::attend(RankContext& ctx, const Tensor& x) const {
   const ModelConfig& c = config_;
   const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
   const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
+  const Tensor normed = cast_for(ctx, x, *qkv_);
   Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
     const auto qkv = split(ctx, linear(ctx, normed, *qkv_), {Q, KV, KV});
@@ -89,11 +91,12 @@ Tensor Block::attend(RankContext& ctx, const Tensor& normed) const {
   const RopeResult turned =
       rope(ctx, q, k, {.heads = c.heads, .kv_heads = c.kv_heads, .theta = c.rope_theta, .in_place = true});
   const Tensor o = attention(ctx, turned.q, turned.k, v, options);  // [B, T, H D]
-  return linear(ctx, o, *out_);
+  return cast(ctx, linear(ctx, o, *out_), x.dtype());
 }
 
-Tensor Block::mlp(RankContext& ctx, const Tensor& normed) const {
+Tensor Block::mlp(RankContext& ctx, const Tensor& x) const {
   const ModelConfig& c = config_;
+  const Tensor normed = cast_for(ctx, x, *gate_up_);
   Tensor a;  // [B, T, F]
   if (c.fused_gate_up) {
     const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {c.d_ff, c.d_ff});
@@ -103,7 +106,7 @@ Tensor Block::mlp(RankContext& ctx, const Tensor& normed) const {
     const Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
     a = swiglu(ctx, gate, up);
   }
-  return linear(ctx, a, *down_);
+  return cast(ctx, linear(ctx, a, *down_), x.dtype());
 }
 
 }  // namespace kiln

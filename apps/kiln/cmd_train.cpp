@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
-      held_out, threads;
+      held_out, threads, loss_scale, scale_interval;
 };
 
 TrainRequest read_options(const Typed& t, const CommonOptions& common) {
@@ -41,6 +41,8 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int64_t>("--eval-batches", t.eval_batches, 1, kMany, r.eval_batches);
   read_number<double>("--held-out", t.held_out, 0.0, 0.9, r.held_out);
   read_number<int>("--threads", t.threads, 1, 1024, r.threads);
+  read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
+  read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
   r.seed = common.seed;
   if (common.device != "auto" && common.device != "cpu")
     throw Error(fmt::format("kiln train runs on the CPU so far; --device is {}", common.device), {},
@@ -127,11 +129,19 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
       ->type_name("N");
   app.add_option("--decay", t->decay, "AdamW's weight decay (default 0.1)")->type_name("X");
   app.add_option("--clip", t->clip, "Largest gradient norm; 0: any (default 1)")->type_name("X");
-  app.add_option("--precision", r.precision, "fp32 (default) or bf16 with exact master weights")
+  app.add_option("--precision", r.precision,
+                 "fp32 (default), bf16 (exact master weights), autocast, pure-bf16 or fp16")
       ->type_name("NAME");
-  app.add_option("--recompute", r.recompute, "none (default), block or nested: keep less for backward")
+  app.add_option("--loss-scale", t->loss_scale, "fp16's first loss scale (default 65536)")->type_name("X");
+  app.add_option("--scale-interval", t->scale_interval,
+                 "Good steps until it doubles; 0: never (default 2000)")
+      ->type_name("N");
+  app.add_option("--recompute", r.recompute,
+                 "none (default), block, every:k or nested: keep less for backward")
       ->type_name("NAME");
-  app.add_option("--variant", r.variants, "attention=naive,rms_norm=composed,...")->type_name("OP=NAME,...");
+  app.add_option("--preset", r.preset, "optimized (default), or baseline: nothing fused")->type_name("NAME");
+  app.add_option("--variant", r.variants, "On top of it: attention=naive,qkv=split,gate_up=fused,...")
+      ->type_name("OP=NAME,...");
   app.add_option("--held-out", t->held_out, "Part of the text for validation (default 0.1)")->type_name("X");
   app.add_option("--eval-every", t->eval_every, "Steps between validations; 0: only at the end (default)")
       ->type_name("N");

@@ -3,45 +3,23 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
 #include "model/llama.h"
 #include "model/size_registry.h"
-#include "ops/op_list.h"
 #include "perf/ceilings.h"
+#include "train/presets.h"
 
 namespace kiln::cli {
 namespace {
 
-template <class T>
-T by_name(const char* option, const std::string& text,
-          std::initializer_list<std::pair<const char*, T>> list) {
-  std::vector<std::string_view> names;
-  std::string all;
-  for (const auto& [name, value] : list) {
-    if (text == name) return value;
-    names.emplace_back(name);
-    all += all.empty() ? name : std::string(", ") + name;
-  }
-  const std::string near = nearest_name(text, names);
-  throw Error(cat(option, " is '", text, "'; expected one of: ", all),
-              near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
-}
+Precision precision_of(const TrainRequest& r) { return parse_precision("--precision", r.precision); }
 
-Precision precision_of(const TrainRequest& r) {
-  return by_name<Precision>("--precision", r.precision,
-                            {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
-}
-
-Recompute recompute_of(const TrainRequest& r) {
-  return by_name<Recompute>(
-      "--recompute", r.recompute,
-      {{"none", Recompute::none}, {"block", Recompute::block}, {"nested", Recompute::nested}});
-}
+Recompute recompute_of(const TrainRequest& r) { return parse_recompute("--recompute", r.recompute); }
 
 ModelConfig model_of(const TrainRequest& r, int32_t vocab) {
   ModelConfig c = config_of(find_model_size(r.size));
   c.vocab = vocab;
   c.recompute = recompute_of(r);
+  choose_variants(r.preset, r.variants).apply_to(c);
   return c;
 }
 
@@ -51,6 +29,7 @@ StepOptions step_of(const TrainRequest& r) {
   s.context = r.context;
   s.micro_steps = r.micro_steps;
   s.max_norm = r.clip;
+  s.loss_scale = r.loss_scale;
   s.adamw.decay = r.decay;
   s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
   return s;
@@ -87,7 +66,6 @@ void check_request(const TrainRequest& r) {
   check_schedule(schedule_of(r));
   (void)precision_of(r);
   check_config(model_of(r, 256));
-  (void)parse_variants(r.variants);
 }
 
 int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
@@ -95,7 +73,7 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   RankOptions options;
   options.threads = r.threads;
   options.seed = r.seed;
-  options.variants = parse_variants(r.variants);
+  options.variants = choose_variants(r.preset, r.variants).ops;
   RankContext ctx(options);
   const TrainingText text = read_training_text(r.text, r.tokenizer, r.held_out, r.context, ctx.pool());
 
@@ -104,7 +82,7 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
                      {.batch = r.batch, .context = r.context, .micro_steps = r.micro_steps, .seed = r.seed});
   Llama model(model_of(r, text.vocab_size));
   const Precision precision = precision_of(r);
-  model.params().materialize(ctx, {precision, false});
+  model.params().materialize(ctx, layout_for(precision, shape));
   Strategy one_rank;
   TrainStep step(ctx, model, one_rank, shape);
 
@@ -120,7 +98,7 @@ int64_t train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& s
   setup.isa = name_of(isa);
   setup.peak_flops =
       measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
-          .flops_for(precision == Precision::bf16 ? DType::bf16 : DType::f32, isa)
+          .flops_for(policy_of(precision).compute == DType::bf16 ? DType::bf16 : DType::f32, isa)
           .all;
   view.on_setup(r, setup);
 

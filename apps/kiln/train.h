@@ -15,9 +15,11 @@ struct TrainRequest {
   std::string text;                // file, folder, or token folder
   std::string tokenizer = "byte";  // where the text is not tokens already
   std::string size = "nano";
-  std::string precision = "fp32";  // or bf16
-  std::string recompute = "none";  // block, nested
-  std::string variants;            // attention=naive,...
+  std::string precision = "fp32";    // by the names of parse_precision
+  std::string recompute = "none";    // by the names of parse_recompute
+  std::string preset = "optimized";  // or baseline
+  std::string variants;              // attention=naive,qkv=split,...: on top of the preset
+  LossScaling loss_scale;            // of --precision fp16
   int64_t steps = 200;
   int64_t batch = 4, context = 128;
   int micro_steps = 1;

@@ -47,7 +47,8 @@ void TrainingRun::report(RunListener& listener, const StepScalars& result) {
   const auto now = std::chrono::steady_clock::now();
   listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip,
                     std::chrono::duration<double>(now - last_).count(),
-                    shape_.batch * shape_.context * shape_.micro_steps});
+                    shape_.batch * shape_.context * shape_.micro_steps, 1 / result.unscale,
+                    result.skip != 0});
   last_ = now;
 }
 

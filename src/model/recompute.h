@@ -16,7 +16,9 @@ struct Recompute {
   Kind kind = Kind::none;
   int64_t k = 1;  // of `every`
 
-  static const Recompute none, block, nested;  // block: each block's input, which is every(1)
+  // They read like the enumerators they stand for. block: each block's input, which is every(1).
+  // NOLINTNEXTLINE(readability-identifier-naming)
+  static const Recompute none, block, nested;
   static constexpr Recompute every(int64_t k) { return {Kind::every, k}; }
   friend bool operator==(const Recompute&, const Recompute&) = default;
 };

@@ -23,7 +23,8 @@ using nlohmann::ordered_json;
 struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
-      held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens;
+      held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens,
+      loss_scale, scale_interval;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -65,6 +66,8 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int32_t>("--vocab", t.vocab, 257, 1 << 24, r.vocab);
   if (r.text.empty() && t.vocab.empty() && t.request.tokenizer == "byte")
     r.vocab = 1024;  // reads better than bytes
+  read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
+  read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
   if (common.device != "auto" && common.device != "cpu")
@@ -183,11 +186,19 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
       ->type_name("N");
   app.add_option("--decay", t->decay, "AdamW's weight decay (default 0.1)")->type_name("X");
   app.add_option("--clip", t->clip, "Largest gradient norm; 0: any (default 1)")->type_name("X");
-  app.add_option("--precision", r.precision, "fp32 (default) or bf16 with exact master weights")
+  app.add_option("--precision", r.precision,
+                 "fp32 (default), bf16 (exact master weights), autocast, pure-bf16 or fp16")
       ->type_name("NAME");
-  app.add_option("--recompute", r.recompute, "none (default), block or nested: keep less for backward")
+  app.add_option("--loss-scale", t->loss_scale, "fp16's first loss scale (default 65536)")->type_name("X");
+  app.add_option("--scale-interval", t->scale_interval,
+                 "Good steps until it doubles; 0: never (default 2000)")
+      ->type_name("N");
+  app.add_option("--recompute", r.recompute,
+                 "none (default), block, every:k or nested: keep less for backward")
       ->type_name("NAME");
-  app.add_option("--variant", r.variants, "attention=naive,rms_norm=composed,...")->type_name("OP=NAME,...");
+  app.add_option("--preset", r.preset, "optimized (default), or baseline: nothing fused")->type_name("NAME");
+  app.add_option("--variant", r.variants, "On top of it: attention=naive,qkv=split,gate_up=fused,...")
+      ->type_name("OP=NAME,...");
   app.add_option("--held-out", t->held_out, "Part of the text for validation (default 0.1)")->type_name("X");
   app.add_option("--eval-every", t->eval_every, "Steps between validations; 0: only at the end (default)")
       ->type_name("N");

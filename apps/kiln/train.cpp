@@ -8,8 +8,8 @@
 #include "base/mapped_file.h"
 #include "kiln/train_options.h"
 #include "model/hf_folder.h"
-#include "ops/op_list.h"
 #include "perf/ceilings.h"
+#include "train/presets.h"
 #include "train/text_generator.h"
 
 namespace kiln::cli {
@@ -102,7 +102,7 @@ TrainSetup describe(const TrainRequest& r, const RankOptions& options, RankConte
   s.isa = name_of(isa);
   s.peak_flops =
       measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
-          .flops_for(precision_of(r) == Precision::bf16 ? DType::bf16 : DType::f32, isa)
+          .flops_for(model.params().policy().compute == DType::bf16 ? DType::bf16 : DType::f32, isa)
           .all;
   return s;
 }
@@ -150,7 +150,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   RankOptions options;
   options.threads = r.threads;
   options.seed = r.seed;
-  options.variants = parse_variants(r.variants);
+  options.variants = choose_variants(r.preset, r.variants).ops;
   RankContext ctx(options);
   const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
@@ -177,9 +177,9 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
 
   Llama model(config);
-  model.params().materialize(ctx, {precision_of(r), false});
-  Strategy one_rank;
   const StepOptions shape = step_of(r);
+  model.params().materialize(ctx, layout_for(precision_of(r), shape));
+  Strategy one_rank;
   TrainStep step(ctx, model, one_rank, shape);
   const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), r.context};
   if (found) {

@@ -23,9 +23,11 @@ struct TrainRequest {
   std::string model;               // instead of a size: a config.json, or a Hugging Face folder to begin from
   int64_t kv_heads = 0;            // 0: as the model has it
   bool tied = false;               // the head is the embedding
-  std::string precision = "fp32";  // or bf16
-  std::string recompute = "none";  // block, nested
-  std::string variants;            // attention=naive,...
+  std::string precision = "fp32";  // by the names of parse_precision
+  std::string recompute = "none";  // by the names of parse_recompute
+  std::string preset = "optimized";  // or baseline
+  std::string variants;              // attention=naive,qkv=split,...: on top of the preset
+  LossScaling loss_scale;            // of --precision fp16
   int64_t steps = 500;
   int64_t batch = 8, context = 128;
   int micro_steps = 1;

@@ -6,36 +6,14 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/nearest_name.h"
 #include "model/hf_config.h"
 #include "model/size_registry.h"
-#include "ops/op_list.h"
+#include "train/presets.h"
 
 namespace kiln::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-template <class T>
-T by_name(const char* option, const std::string& text,
-          std::initializer_list<std::pair<const char*, T>> list) {
-  std::vector<std::string_view> names;
-  std::string all;
-  for (const auto& [name, value] : list) {
-    if (text == name) return value;
-    names.emplace_back(name);
-    all += all.empty() ? name : std::string(", ") + name;
-  }
-  const std::string near = nearest_name(text, names);
-  throw Error(cat(option, " is '", text, "'; expected one of: ", all),
-              near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
-}
-
-Recompute recompute_of(const TrainRequest& r) {
-  return by_name<Recompute>(
-      "--recompute", r.recompute,
-      {{"none", Recompute::none}, {"block", Recompute::block}, {"nested", Recompute::nested}});
-}
 
 // A config.json, or a folder with one.
 ModelConfig read_model(const std::string& path) {
@@ -49,16 +27,14 @@ int64_t save_every_of(const TrainRequest& r) {
 
 }  // namespace
 
-Precision precision_of(const TrainRequest& r) {
-  return by_name<Precision>("--precision", r.precision,
-                            {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}});
-}
+Precision precision_of(const TrainRequest& r) { return parse_precision("--precision", r.precision); }
 
 ModelConfig model_of(const TrainRequest& r) {
   ModelConfig c = r.model.empty() ? config_of(find_model_size(r.size)) : read_model(r.model);
   if (r.kv_heads > 0) c.kv_heads = r.kv_heads;
   c.tied = c.tied || r.tied;
-  c.recompute = recompute_of(r);
+  c.recompute = parse_recompute("--recompute", r.recompute);
+  choose_variants(r.preset, r.variants).apply_to(c);
   check_config(c);
   return c;
 }
@@ -69,6 +45,7 @@ StepOptions step_of(const TrainRequest& r) {
   s.context = r.context;
   s.micro_steps = r.micro_steps;
   s.max_norm = r.clip;
+  s.loss_scale = r.loss_scale;
   s.adamw.decay = r.decay;
   s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
   return s;
@@ -121,7 +98,6 @@ void check_request(const TrainRequest& r) {
   check_schedule(schedule_of(r));
   (void)precision_of(r);
   (void)model_of(r);
-  (void)parse_variants(r.variants);
 }
 
 std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t generation) {
@@ -134,6 +110,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                                 {"model", r.model.empty() ? r.size : r.model},
                                 {"precision", r.precision},
                                 {"recompute", r.recompute},
+                                {"preset", r.preset},
                                 {"variants", r.variants},
                                 {"steps", r.steps},
                                 {"batch", r.batch},

@@ -66,6 +66,8 @@ void ConsoleView::on_step(const StepReport& r) {
       {"lr", r.lr},
       {"grad_norm", r.grad_norm},
       {"clip", r.clip},
+      {"loss_scale", r.loss_scale},
+      {"skipped", r.skipped},
       {"seconds", r.seconds},
       {"tokens",
        r.tokens}}.dump());
@@ -110,8 +112,11 @@ void ConsoleView::print_line(const StepReport& r) {
     return;
   last_line_ = now;
   const double rate = tokens_per_second();
-  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}", r.step,
-                                 std::to_string(steps_).size(), steps_, r.loss, r.lr, r.grad_norm);
+  const std::string scale = r.loss_scale == 1 ? "" : fmt::format("  scale {:g}", r.loss_scale);
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  ", r.step,
+                                 std::to_string(steps_).size(), steps_, r.loss, r.lr);
+  line += r.skipped ? "overflowed, skipped" : fmt::format("norm {:.3f}", r.grad_norm);
+  line += scale;
   if (rate > 0) {
     const auto left = static_cast<double>((steps_ - r.step) * setup_.tokens_per_step);
     line += fmt::format("  {:.0f} tok/s  {:.0f} % of peak  {} left", rate, 100 * of_peak(),

@@ -1,5 +1,7 @@
 #include "autograd/param.h"
 
+#include "autograd/cast_values.h"
+
 namespace kiln {
 
 ParamUse::ParamUse(const ParamRef& ref, bool counts) : param_(ref.param) {
@@ -11,6 +13,11 @@ ParamUse::ParamUse(const ParamRef& ref, bool counts) : param_(ref.param) {
                 "materialize the ParamStore before using the model");
   }
   tensor_ = param_->value.narrow(0, ref.row_begin, ref.rows);
+}
+
+ParamUse::ParamUse(RankContext& ctx, const ParamRef& ref, DType beside, bool counts) : ParamUse(ref, counts) {
+  if (tensor_.dtype() != beside && param_->cast_to == beside)
+    tensor_ = cast_values(ctx, tensor_, beside, Tag::param);
 }
 
 ParamUse::~ParamUse() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,10 +60,11 @@ struct Param {
   std::vector<ParamView> views;
 
   // Storage, set by ParamStore or a strategy.
-  Tensor value;        // undefined while not gathered
-  Tensor grad;         // a range of the gradient arena, or a strategy's buffer
-  int64_t offset = 0;  // elements, in the arena
-  int64_t padded = 0;  // elements, a multiple of world x 16 bytes
+  Tensor value;                  // undefined while not gathered
+  Tensor grad;                   // a range of the gradient arena, or a strategy's buffer
+  int64_t offset = 0;            // elements, in the arena
+  int64_t padded = 0;            // elements, a multiple of world x 16 bytes
+  std::optional<DType> cast_to;  // products use it in this dtype, cast at each use; empty: as it is kept
 
   // One step's bookkeeping: which rows hold a gradient already, and how many contributions a micro-step
   // brings.
@@ -100,6 +102,9 @@ class ParamUse {
  public:
   // `counts`: this use will bring a gradient contribution (a forward whose backward will come).
   ParamUse(const ParamRef& ref, bool counts);
+  // Beside activations of dtype `beside`: if that is what the weight is to be cast to, the tensor is a cast
+  // (Tag::param), which lives as long as this.
+  ParamUse(RankContext& ctx, const ParamRef& ref, DType beside, bool counts);
   ~ParamUse();
   ParamUse(const ParamUse&) = delete;
   ParamUse& operator=(const ParamUse&) = delete;

@@ -6,10 +6,6 @@
 
 namespace kiln {
 
-DType value_dtype(Precision precision) {
-  return precision == Precision::fp64 ? DType::f64 : precision == Precision::bf16 ? DType::bf16 : DType::f32;
-}
-
 Param& ParamStore::add(std::string name, Shape shape, ParamInit init, bool decay) {
   ParamView whole{name, 0, shape[0], init};
   Param& p = params_.emplace_back();
@@ -38,10 +34,9 @@ Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, in
 void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
   layout_ = layout;
   shards_ = layout.sharded ? ctx.world() : 1;
-  const DType dtype = value_dtype(layout.precision);
-  const DType grad_dtype = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const PrecisionPolicy policy = this->policy();
   // 16 bytes of the narrowest element held, on every rank's piece.
-  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(dtype));
+  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(policy.value));
   total_ = 0;
   for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
     p->offset = total_;
@@ -49,12 +44,13 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
         round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
     total_ += p->padded;
   }
+  // Weights that are cast at use are masters: what is computed with are the casts.
+  values_ = ctx.zeros({local_total()}, policy.value, policy.casts_at_use() ? Tag::master : Tag::param);
   const bool trained = !layout.inference;
-  values_ = ctx.zeros({local_total()}, dtype, Tag::param);
-  if (trained) {
-    grads_ = ctx.zeros({local_total()}, grad_dtype, Tag::grad);  // zero once: padding stays zero for ever
-    if (dtype == DType::bf16) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
-  }
+  if (trained)
+    grads_ = ctx.zeros({local_total()}, policy.grad, Tag::grad);  // once: padding stays zero for ever
+  if (policy.split && trained) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
+  for (Param& p : params_) p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
   if (shards_ == 1) {
     for (Param& p : params_) {
       p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
@@ -123,7 +119,7 @@ std::vector<ParamSpan> ParamStore::spans() const {
   for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
     if (!p->trainable) continue;
     spans.push_back({p->name, range(values_, *p), low_.defined() ? range(low_, *p) : Tensor(),
-                     range(grads_, *p), p->decay, p->offset / shards_});
+                     range(grads_, *p), p->decay, p->offset / shards_, policy().state});
   }
   return spans;
 }

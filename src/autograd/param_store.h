@@ -8,19 +8,10 @@
 #include <vector>
 
 #include "autograd/param.h"
+#include "autograd/precision.h"
 #include "autograd/rank_context.h"
 
 namespace kiln {
-
-// How the numbers of a parameter are held.
-enum class Precision {
-  fp64,  // for gradient checks
-  fp32,
-  bf16,  // split master: bf16 values plus 16 low bits each are an exact fp32; gradients in fp32
-};
-
-// The dtype of values and activations.
-DType value_dtype(Precision precision);
 
 struct ParamLayout {
   Precision precision = Precision::fp32;
@@ -29,16 +20,18 @@ struct ParamLayout {
   // For a model that is loaded and not trained: values alone, which start as zeros. Without gradients and low
   // halves an fp32 model takes half the memory, a bf16 one a quarter.
   bool inference = false;
+  bool narrow_grads = false;  // see policy_of
 };
 
 // One parameter as the optimizer sees it: flat ranges of equal length.
 struct ParamSpan {
   std::string name;
-  Tensor value;  // fp32, or the bf16 high half
+  Tensor value;  // fp32, bf16, or the bf16 high half
   Tensor low;    // int16 low half; undefined unless split
   Tensor grad;
   bool decay;
   int64_t offset;  // elements, in this rank's flat buffers
+  DType state;     // of an optimizer's moments beside it
 };
 
 // Writes zeros into the rows of a gradient that no contribution reached: whoever sums or reads it whole does
@@ -65,6 +58,7 @@ class ParamStore {
   const Tensor& low() const { return low_; }      // undefined unless bf16, and for inference
   const Tensor& grads() const { return grads_; }  // undefined for inference
   const ParamLayout& layout() const { return layout_; }
+  PrecisionPolicy policy() const { return policy_of(layout_.precision, layout_.narrow_grads); }
   int64_t total() const { return total_; }                  // elements, padded, whole model
   int64_t local_total() const { return total_ / shards_; }  // of this rank's buffers
   int shards() const { return shards_; }

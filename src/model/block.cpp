@@ -7,6 +7,7 @@
 #include "ops/add/add.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
+#include "ops/cast/cast.h"
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
@@ -73,10 +74,11 @@ Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
   });
 }
 
-Tensor Block::attend(RankContext& ctx, const Tensor& normed, KvCache* cache) const {
+Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
   const ModelConfig& c = config_;
   const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
   const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
+  const Tensor normed = cast_for(ctx, x, *qkv_);
   Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
     const auto qkv = split(ctx, linear(ctx, normed, *qkv_), {Q, KV, KV});
@@ -96,11 +98,12 @@ Tensor Block::attend(RankContext& ctx, const Tensor& normed, KvCache* cache) con
   q = turned.q, k = turned.k;
   if (cache) std::tie(k, v) = cache->extend(ctx, index_, k, v);  // [B, all tokens so far, Hkv D]
   const Tensor o = attention(ctx, q, k, v, options);             // [B, T, H D]
-  return linear(ctx, o, *out_);
+  return cast(ctx, linear(ctx, o, *out_), x.dtype());
 }
 
-Tensor Block::mlp(RankContext& ctx, const Tensor& normed) const {
+Tensor Block::mlp(RankContext& ctx, const Tensor& x) const {
   const ModelConfig& c = config_;
+  const Tensor normed = cast_for(ctx, x, *gate_up_);
   Tensor a;  // [B, T, F]
   if (c.fused_gate_up) {
     const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {c.d_ff, c.d_ff});
@@ -110,7 +113,7 @@ Tensor Block::mlp(RankContext& ctx, const Tensor& normed) const {
     const Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
     a = swiglu(ctx, gate, up);
   }
-  return linear(ctx, a, *down_);
+  return cast(ctx, linear(ctx, a, *down_), x.dtype());
 }
 
 }  // namespace kiln

@@ -18,9 +18,10 @@ class Block {
   Tensor forward(RankContext& ctx, const Tensor& x, KvCache* cache = nullptr) const;
 
  private:
-  // Each half without its norm and its residual connection: what stands between them in forward().
-  Tensor attend(RankContext& ctx, const Tensor& normed, KvCache* cache = nullptr) const;
-  Tensor mlp(RankContext& ctx, const Tensor& normed) const;
+  // Each half without its norm and its residual connection: what stands between them in forward(). Where
+  // weights are cast at use, so is x, and the result is cast back.
+  Tensor attend(RankContext& ctx, const Tensor& x, KvCache* cache = nullptr) const;
+  Tensor mlp(RankContext& ctx, const Tensor& x) const;
   Tensor forward_in_halves(RankContext& ctx, const Tensor& x) const;
 
   ModelConfig config_;

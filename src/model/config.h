@@ -4,14 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace kiln {
+#include "model/recompute.h"
 
-// How much of the forward pass is kept for backward.
-enum class Recompute {
-  none,    // everything
-  block,   // each block's input
-  nested,  // halves of the stack, halves of the halves, ... and the two parts of each block
-};
+namespace kiln {
 
 struct ModelConfig {
   int64_t vocab = 256;

@@ -16,7 +16,7 @@ namespace kiln {
 
 class KvCache {
  public:
-  // `dtype` is that of the model's values (value_dtype).
+  // `dtype` is the one the model computes in (Llama::dtype).
   KvCache(RankContext& ctx, const ModelConfig& config, DType dtype, int64_t batch, int64_t capacity);
 
   // What such a cache takes, before it is made.

@@ -1,8 +1,10 @@
 #include "model/llama.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
@@ -36,7 +38,7 @@ Tensor Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
 Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
   const Tensor x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "head");
-  return linear(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_);
+  return linear(ctx, cast_for(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_), *head_);
 }
 
 Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
@@ -47,7 +49,8 @@ Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets
   }
   const Tensor x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "loss");
-  return linear_cross_entropy(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_, targets);
+  const Tensor normed = cast_for(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_);
+  return linear_cross_entropy(ctx, normed, *head_, targets);
 }
 
 Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const {
@@ -64,15 +67,17 @@ Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) con
 }
 
 Tensor Llama::blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const {
-  if (config_.recompute == Recompute::none) {
-    Tensor h = x;
-    for (int64_t i = begin; i < end; ++i) h = blocks_[i].forward(ctx, h);
+  const auto run = [&ctx, this](Tensor h, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) h = blocks_[i].forward(ctx, h);
     return h;
-  }
-  if (config_.recompute == Recompute::block) {
+  };
+  const Recompute& keep = config_.recompute;
+  if (keep.kind == Recompute::Kind::none) return run(x, begin, end);
+  if (keep.kind == Recompute::Kind::every) {
     Tensor h = x;
-    for (int64_t i = begin; i < end; ++i) {
-      h = recompute(ctx, h, [&ctx, this, i](const Tensor& t) { return blocks_[i].forward(ctx, t); });
+    for (int64_t i = begin; i < end; i += keep.k) {
+      const int64_t last = std::min(i + keep.k, end);
+      h = recompute(ctx, h, [run, i, last](const Tensor& t) { return run(t, i, last); });
     }
     return h;
   }

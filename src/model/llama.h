@@ -16,7 +16,7 @@ class Llama {
 
   ParamStore& params() { return params_; }
   const ModelConfig& config() const { return config_; }
-  DType dtype() const { return value_dtype(params_.layout().precision); }  // of weights and activations
+  DType dtype() const { return params_.policy().compute; }  // of products, and of keys and values
 
   Tensor logits(RankContext& ctx, const Tensor& tokens) const;  // int32 [B, T] -> [B, T, V]
   Tensor loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const;  // -> [1]

@@ -33,57 +33,52 @@ Tensor ParamValues::range(const Tensor& flat, const WeightSpec& weight, int64_t 
   return flat.narrow(0, param->offset + view->row_begin * weight.columns() + begin, n);
 }
 
+namespace {
+
+template <class T>
+void download_as(RankContext& ctx, const Tensor& from, std::span<float> out) {
+  std::vector<T> values(out.size());
+  ctx.download(values.data(), from);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
+}
+
+template <class T>
+void upload_as(RankContext& ctx, const Tensor& to, std::span<const float> in) {
+  std::vector<T> values(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) values[i] = static_cast<T>(in[i]);
+  ctx.upload(to, values.data());
+}
+
+}  // namespace
+
 void ParamValues::read(const WeightSpec& weight, int64_t first_row, std::span<float> out) {
   const Tensor values = range(store_.values(), weight, first_row, out.size());
-  switch (store_.layout().precision) {
-    case Precision::fp32:
-      ctx_.download(out.data(), values);
-      break;
-    case Precision::fp64: {
-      std::vector<double> wide(out.size());
-      ctx_.download(wide.data(), values);
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(wide[i]);
-      break;
-    }
-    case Precision::bf16: {
-      std::vector<bf16> high(out.size());
-      ctx_.download(high.data(), values);
-      if (!store_.low().defined()) {
-        for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(high[i]);
-        break;
-      }
-      std::vector<int16_t> low(out.size());
-      ctx_.download(low.data(), range(store_.low(), weight, first_row, out.size()));
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = join_float(high[i], low[i]);
-      break;
-    }
+  if (store_.low().defined()) {
+    std::vector<bf16> high(out.size());
+    std::vector<int16_t> low(out.size());
+    ctx_.download(high.data(), values);
+    ctx_.download(low.data(), range(store_.low(), weight, first_row, out.size()));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = join_float(high[i], low[i]);
+    return;
   }
+  with_float(values.dtype(), [&](auto zero) { download_as<decltype(zero)>(ctx_, values, out); });
 }
 
 void ParamValues::write(const WeightSpec& weight, int64_t first_row, std::span<const float> in) {
   const Tensor values = range(store_.values(), weight, first_row, in.size());
-  switch (store_.layout().precision) {
-    case Precision::fp32:
-      ctx_.upload(values, in.data());
-      break;
-    case Precision::fp64: {
-      const std::vector<double> wide(in.begin(), in.end());
-      ctx_.upload(values, wide.data());
-      break;
+  if (store_.low().defined()) {
+    std::vector<bf16> high(in.size());
+    std::vector<int16_t> low(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const SplitFloat s = split_float(in[i]);
+      high[i] = s.high;
+      low[i] = s.low;
     }
-    case Precision::bf16: {
-      std::vector<bf16> high(in.size());
-      std::vector<int16_t> low(in.size());
-      for (std::size_t i = 0; i < in.size(); ++i) {
-        const SplitFloat s = split_float(in[i]);
-        high[i] = s.high;
-        low[i] = s.low;
-      }
-      ctx_.upload(values, high.data());
-      if (store_.low().defined()) ctx_.upload(range(store_.low(), weight, first_row, in.size()), low.data());
-      break;
-    }
+    ctx_.upload(values, high.data());
+    ctx_.upload(range(store_.low(), weight, first_row, in.size()), low.data());
+    return;
   }
+  with_float(values.dtype(), [&](auto zero) { upload_as<decltype(zero)>(ctx_, values, in); });
 }
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 // The numbers of a model in memory, by the names that go to disk, as exact fp32: a bf16 parameter is joined
-// with the 16 low bits that stand beside it (SplitFloat; none in a model for inference), an fp64 one is
-// rounded. On any device; in pieces.
+// with the 16 low bits that stand beside it (SplitFloat), an fp64 one is rounded. Written to a store of bf16
+// weights without low bits, the values are rounded. On any device; in pieces.
 #pragma once
 
 #include <span>

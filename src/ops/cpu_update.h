@@ -30,7 +30,7 @@ void move_weights(RankContext& ctx, int64_t count, T* w, int16_t* low, F moved) 
 template <class Forward, class F>
 void with_update_types(const Forward& f, F update) {
   const auto& s = *reinterpret_cast<const StepScalars*>(f.scalars.raw());
-  if (s.bad_attempt != 0) return;
+  if (!s.updates()) return;
   with_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_grad_type<T>({f.grad, false}, [&](auto g) { update(T{}, g, s); });

@@ -10,6 +10,7 @@
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
 #include "ops/batched_matmul/batched_matmul.h"
+#include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/draw_weights/draw_weights.h"
 #include "ops/elementwise/binary.h"
@@ -88,6 +89,7 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<AddRmsNormOp>(p),
       listing<AttentionOp>(p),
       listing<BatchedMatmulOp>(p),
+      listing<CastOp>(p),
       listing<CrossEntropyOp>(p),
       listing<DrawWeightsOp>(p),
       listing<EmbeddingOp>(p),
@@ -95,6 +97,7 @@ std::vector<OpListing> list_all(const Place& p) {
       listing<LayerNormOp>(p),
       listing<LinearOp>(p),
       listing<LinearCrossEntropyOp>(p),
+      listing<LossGradientOp>(p),
       listing<MaskedSoftmaxOp>(p),
       listing<MulOp>(p),
       listing<MulColumnsOp>(p),
@@ -133,9 +136,10 @@ const OpListing& find_op(std::span<const OpListing> ops, std::string_view name) 
               near.empty() ? "kiln ops lists them" : cat("did you mean '", near, "'?"), ErrorKind::usage);
 }
 
-VariantChoice parse_variants(std::string_view text) {
+VariantChoice parse_variants(std::string_view text) { return parse_variants(text, list_ops()); }
+
+VariantChoice parse_variants(std::string_view text, std::span<const OpListing> ops) {
   VariantChoice choice;
-  const std::vector<OpListing> ops = list_ops();
   while (!text.empty()) {
     const auto comma = text.find(',');
     const std::string_view item = text.substr(0, comma);

@@ -34,5 +34,7 @@ const OpListing& find_op(std::span<const OpListing> ops, std::string_view name);
 
 // "attention=naive,rms_norm=naive"; throws Error(usage) for an unknown op or variant, with the nearest name.
 VariantChoice parse_variants(std::string_view text);
+// The same among `ops`, which may hold more than the ops there are.
+VariantChoice parse_variants(std::string_view text, std::span<const OpListing> ops);
 
 }  // namespace kiln

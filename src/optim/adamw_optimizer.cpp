@@ -8,7 +8,7 @@ AdamWOptimizer::AdamWOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, c
   DType dtype = DType::f32;
   for (const ParamSpan& s : spans_) {
     total += s.value.numel();
-    dtype = stat_dtype(s.value.dtype());
+    dtype = s.state;
   }
   m_ = ctx.zeros({total}, dtype, Tag::optim);
   v_ = ctx.zeros({total}, dtype, Tag::optim);

@@ -36,8 +36,8 @@ void TrainStep::queue(std::span<const HostBatch> micro_batches, double lr) {
 void TrainStep::micro_step(bool first) {
   ctx_.tape().reset();
   const Tensor loss = model_.loss(ctx_, io_.tokens(), io_.targets());  // forward
-  accumulate_loss(ctx_, loss, io_.scalars(), first,
-                  1.0 / (options_.micro_steps * ctx_.world()));  // for the report
+  accumulate_loss(ctx_, loss, io_.scalars(), first, share());          // for the report
+  if (scales_loss()) loss_gradient(ctx_, io_.scalars(), share(), loss_grad_);
   ctx_.tape().backward(loss, loss_grad_);  // backward; hooks share gradients out as they complete
 }
 
@@ -50,7 +50,8 @@ void TrainStep::sum_up() {  // over micro-steps and ranks
 
 void TrainStep::update() {
   sum_up();
-  judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2);
+  judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2,
+             scales_loss() ? options_.loss_scale.interval : 0);
   optimizer_.step(ctx_, io_.scalars());  // writes nothing if the verdict was bad
 }
 
@@ -67,22 +68,27 @@ void TrainStep::restore(const StepScalars& last) {
   io_.restore(last);
 }
 
+ParamLayout layout_for(Precision precision, const StepOptions& step, int world, bool sharded) {
+  return {.precision = precision, .sharded = sharded, .narrow_grads = step.micro_steps == 1 && world == 1};
+}
+
 TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options)
     : ctx_(ctx),
       model_(model),
       strategy_(strategy),
       options_(checked(options)),
       optimizer_(ctx, model.params().spans(), options.adamw),
-      io_(ctx, options.batch, options.context, options.micro_steps),
+      io_(ctx, options.batch, options.context, options.micro_steps,
+          scales_loss() ? options.loss_scale.initial : 1),
       pool_(ctx.allocator()),
       first_micro_(ctx, pool_, options.graph && strategy.can_capture()),
       next_micro_(ctx, pool_, options.graph && strategy.can_capture()),
       update_(ctx, pool_, options.graph && strategy.can_capture()) {
   const DType dtype = stat_dtype(model.params().values().dtype());
   loss_grad_ = ctx.empty({1}, dtype, Tag::activation);
-  const double share = 1.0 / (options.micro_steps * ctx.world());
-  const float narrow = static_cast<float>(share);
-  ctx.upload(loss_grad_, dtype == DType::f64 ? static_cast<const void*>(&share) : &narrow);
+  const double one_share = share();
+  const float narrow = static_cast<float>(one_share);
+  ctx.upload(loss_grad_, dtype == DType::f64 ? static_cast<const void*>(&one_share) : &narrow);
 }
 
 }  // namespace kiln

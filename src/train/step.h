@@ -18,8 +18,13 @@ struct StepOptions {
   int micro_steps = 1;
   double max_norm = 0;  // clip the global gradient norm; 0: off
   AdamWOptions adamw;
-  bool graph = true;  // capture and replay where the device can
+  LossScaling loss_scale;  // of the precisions that scale the loss; the others leave it alone
+  bool graph = true;       // capture and replay where the device can
 };
+
+// How a model is held that such steps train on `world` ranks: gradients may be narrow where nothing
+// accumulates.
+ParamLayout layout_for(Precision precision, const StepOptions& step, int world = 1, bool sharded = false);
 
 class TrainStep {
  public:
@@ -28,14 +33,16 @@ class TrainStep {
 
   // Queues one step and returns the result of the one before it. When that one was not finite: runs it again
   // eagerly, and throws naming the op; the weights are as they were before it, and every later call throws
-  // the same. A step that throws for another reason (no memory, say) does not count: the next call begins it
-  // again.
+  // the same. Where the loss is scaled, gradients that overflow only leave out their update
+  // (StepScalars::skip) until the scale is down to 1. A step that throws for another reason (no memory, say)
+  // does not count: the next call begins it again.
   std::optional<StepScalars> run(std::span<const HostBatch> micro_batches, double lr);
   StepScalars finish();  // waits for the last step
   void restore(
       const StepScalars& last);  // goes on after that step; weights and moments are the caller's to bring
 
   const AdamWOptimizer& optimizer() const { return optimizer_; }
+  const Tensor& scalars() const { return io_.scalars(); }  // the step's record, one StepScalars on the device
   bool captured() const { return update_.captured(); }
 
  private:
@@ -43,6 +50,8 @@ class TrainStep {
   void micro_step(bool first);
   void sum_up();
   void update();
+  double share() const { return 1.0 / (options_.micro_steps * ctx_.world()); }  // of the mean
+  bool scales_loss() const { return model_.params().policy().scales_loss; }
 
   static StepOptions checked(const StepOptions& options);
   void check_arguments(std::span<const HostBatch> micro_batches, double lr) const;
@@ -58,7 +67,7 @@ class TrainStep {
   StepOptions options_;
   AdamWOptimizer optimizer_;
   StepIo io_;
-  Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean
+  Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean, times the loss scale
   PrivatePool pool_;
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
   int64_t attempt_ = 0;                               // steps queued whole

@@ -17,6 +17,14 @@ StepOptions TrainStep::checked(const StepOptions& o) {
   if (!(o.max_norm >= 0)) {
     throw Error(cat("max_norm is ", o.max_norm), "0 turns clipping off", ErrorKind::usage);
   }
+  if (!(o.loss_scale.initial >= LossScaling::kSmallest) || !std::isfinite(o.loss_scale.initial)) {
+    throw Error(cat("the loss scale is ", o.loss_scale.initial), "it begins at 1 or more; 65536 is usual",
+                ErrorKind::usage);
+  }
+  if (o.loss_scale.interval < 0) {
+    throw Error(cat("the loss scale grows every ", o.loss_scale.interval, " steps"), "2000 is usual",
+                ErrorKind::usage);
+  }
   return o;
 }
 
@@ -55,7 +63,9 @@ Error TrainStep::explain(const StepScalars& result) {
   try {
     replay(result.bad_attempt);
   } catch (const Error& e) {
-    return error(e.what(), "lower the learning rate or look at that batch");
+    return error(e.what(), scales_loss()
+                               ? "no loss scale helps this: train in bf16, or lower the learning rate"
+                               : "lower the learning rate or look at that batch");
   }
   StepScalars again;
   ctx_.download(&again, io_.scalars());

@@ -5,11 +5,11 @@
 
 namespace kiln {
 
-StepIo::StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps)
+StepIo::StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps, double loss_scale)
     : ctx_(ctx), size_(batch * context) {
   tokens_ = ctx.empty({batch, context}, DType::i32, Tag::data);
   targets_ = ctx.empty({batch, context}, DType::i32, Tag::data);
-  scalars_ = make_step_scalars(ctx);
+  scalars_ = make_step_scalars(ctx, loss_scale);
   const std::size_t bytes =
       2 * sizeof(StepScalars) + static_cast<std::size_t>(2 * size_ * micro_steps) * sizeof(int32_t);
   slots_.reserve(kSlots);

@@ -16,7 +16,7 @@ class StepIo {
  public:
   static constexpr int kSlots = 3;  // one being filled, one running, one whose result is being read
 
-  StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps);
+  StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps, double loss_scale = 1);
   ~StepIo();
   StepIo(const StepIo&) = delete;
   StepIo& operator=(const StepIo&) = delete;

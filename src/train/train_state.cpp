@@ -1,5 +1,6 @@
 #include "train/train_state.h"
 
+#include <cmath>
 #include <limits>
 
 #include "base/json.h"
@@ -12,6 +13,10 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
+// A step that a loss scale made overflow leaves sums that are not finite, which JSON cannot hold; the next
+// step does not read them.
+double kept(double value) { return std::isfinite(value) ? value : 0; }
+
 ordered_json to_json(const StepScalars& s) {
   return {{"attempt", s.attempt},
           {"lr", s.lr},
@@ -20,9 +25,14 @@ ordered_json to_json(const StepScalars& s) {
           {"beta1_power", s.beta1_power},
           {"beta2_power", s.beta2_power},
           {"loss", s.loss},
-          {"square_sum", s.square_sum},
-          {"grad_norm", s.grad_norm},
-          {"clip", s.clip}};
+          {"square_sum", kept(s.square_sum)},
+          {"grad_norm", kept(s.grad_norm)},
+          {"clip", kept(s.clip)},
+          {"loss_scale", s.loss_scale},
+          {"good_steps", s.good_steps},
+          {"skipped", s.skipped},
+          {"skip", s.skip},
+          {"unscale", s.unscale}};
 }
 
 StepScalars step_scalars(const JsonValue& json) {
@@ -37,6 +47,11 @@ StepScalars step_scalars(const JsonValue& json) {
   s.square_sum = json.at("square_sum").number();
   s.grad_norm = json.at("grad_norm").number();
   s.clip = json.at("clip").number();
+  s.loss_scale = json.at("loss_scale").number();
+  s.good_steps = json.at("good_steps").integer(0, kMost);
+  s.skipped = json.at("skipped").integer(0, kMost);
+  s.skip = json.at("skip").integer(0, 1);
+  s.unscale = json.at("unscale").number();
   return s;
 }
 

@@ -67,7 +67,8 @@ std::span<const HostBatch> TrainingRun::batches() {
 
 void TrainingRun::report(RunListener& listener, const StepScalars& result, double seconds) {
   listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip, seconds,
-                    shape_.batch * shape_.context * shape_.micro_steps});
+                    shape_.batch * shape_.context * shape_.micro_steps, 1 / result.unscale,
+                    result.skip != 0});
 }
 
 void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {

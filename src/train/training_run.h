@@ -28,8 +28,10 @@ struct RunOptions {
 struct StepReport {
   int64_t step;  // from 1
   double loss, lr, grad_norm, clip;
-  double seconds;  // of the step, its batches with it
-  int64_t tokens;  // of this rank
+  double seconds;         // of the step, its batches with it
+  int64_t tokens;         // of this rank
+  double loss_scale = 1;  // this step's; 1 unless the precision scales the loss
+  bool skipped = false;   // its gradients overflowed at that scale: the weights were left alone
 };
 
 class RunListener {

@@ -128,6 +128,26 @@ TEST(Train, HalfPrecisionFollowsFullPrecision) {
   EXPECT_NEAR(half.back(), full.back(), 0.1 * full.front());
 }
 
+TEST(Train, EveryPrecisionAndPresetCanBeNamed) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  r.steps = 5;
+  const std::vector<double> full = run(r).losses;
+  for (const char* precision : {"bf16", "autocast", "pure-bf16", "fp16"}) {
+    for (const char* preset : {"optimized", "baseline"}) {
+      r.precision = precision;
+      r.preset = preset;
+      const std::vector<double> losses = run(r).losses;
+      EXPECT_NEAR(losses.back(), full.back(), 0.1 * full.front()) << precision << " " << preset;
+    }
+  }
+  r.precision = "fp32";
+  r.variants = "linear_cross_entropy=fused,qkv=fused";
+  r.recompute = "every:2";
+  EXPECT_NEAR(run(r).losses.back(), full.back(), 1e-3);
+}
+
 TEST(Train, TokensThatWereMadeBeforeGiveTheSameRun) {
   const TempFolder folder;
   folder.write("rhyme.txt", rhyme());
@@ -193,6 +213,11 @@ TEST(Train, RefusesWhatCannotBeInOneLine) {
   EXPECT_NE(said([](TrainRequest& r) { r.precision = "bf15"; }).find("did you mean 'bf16'?"),
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.recompute = "blocks"; }).find("did you mean 'block'?"),
+            std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.recompute = "every:0"; }).find("expected every:k"),
+            std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.preset = "basic"; }).find("--preset is 'basic'"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.variants = "qvk=split"; }).find("did you mean 'qkv'?"),
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.variants = "attention=flush"; }).find("flash"), std::string::npos);
   EXPECT_NE(said([&](TrainRequest& r) { r.text = folder / "short.txt"; }).find("token"), std::string::npos);

@@ -128,6 +128,11 @@ printf 'a text to learn from, long enough for a window or two of tokens; %s\n' {
 expect 2 1 "^kiln: --vocab is '12'; expected a number from 257" train --vocab 12
 expect 2 2 'only one of them' train --vocab 300 --tokenizer "$work/none.json"
 expect 2 1 "^kiln: --steps is '-3'; expected a number from 1" train --text "$work/text" --steps -3
+expect 2 2 "^hint: did you mean 'pure-bf16'\?$" train --text "$work/text" --precision pure-bf15
+expect 2 2 "^kiln: --recompute is 'every:0'; expected every:k" train --text "$work/text" --recompute every:0
+expect 2 2 "^hint: did you mean 'baseline'\?$" train --text "$work/text" --preset baselin
+expect 2 2 "^hint: did you mean 'gate_up'\?$" train --text "$work/text" --variant gate_pu=split
+expect 2 1 "^kiln: --loss-scale is '0'; expected a number from 1" train --text "$work/text" --loss-scale 0
 expect 1 2 '/nowhere' train --text /nowhere --out "$work/runs"
 "$kiln" train --text "$work/text" --size nano --steps 5 --batch 2 --context 16 --json --out "$work/run" \
   >"$work/out" 2>"$work/err" || fail "kiln train --json: exit $?"

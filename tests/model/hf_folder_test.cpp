@@ -127,7 +127,8 @@ TEST(HfFolder, EveryDtypeRoundsOnceAndThenStays) {
 // All parameters of a store, written from random fp32 bits and read back.
 TEST(ParamValues, EveryPrecisionKeepsFp32) {
   const HfConfig config = tiny_config();
-  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16, Precision::autocast,
+                                    Precision::fp16, Precision::pure_bf16}) {
     Fresh fresh(config, 7, precision);
     ParamValues values = fresh.values();
     std::mt19937 random(3);
@@ -144,7 +145,10 @@ TEST(ParamValues, EveryPrecisionKeepsFp32) {
                                             static_cast<std::size_t>(rows * w.columns())));
       }
     }
-    EXPECT_EQ(all_of(values, config.model), wanted);
+    if (precision == Precision::pure_bf16) {  // the one that has no fp32 to keep
+      for (float& f : wanted) f = static_cast<float>(bf16(f));
+    }
+    EXPECT_EQ(all_of(values, config.model), wanted) << name_of(precision);
   }
 }
 

@@ -240,7 +240,9 @@ INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_ops()),
 TEST(GoldenValues, EveryOpHasThem) {
   std::set<std::string_view> checked = {"accumulate_loss", "adamw", "judge_step", "sgd", "square_sum"};
   for (const GoldenOp& g : golden_ops()) checked.insert(g.op);
-  checked.insert("draw_weights");  // its numbers are our own generator's: tests/base/rng_test.cpp
+  checked.insert("draw_weights");   // its numbers are our own generator's: tests/base/rng_test.cpp
+  checked.insert("cast");           // exact: tests/ops/cast_test.cpp
+  checked.insert("loss_gradient");  // one product: tests/ops/update_ops_test.cpp
   for (const OpListing& op : list_ops())
     EXPECT_EQ(checked.count(op.name), 1U) << op.name << " has no golden values: tools/make_golden.py";
 }

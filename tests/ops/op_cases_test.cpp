@@ -96,6 +96,7 @@ TEST_P(OpCases, SecondPassAdds) {
   RankContext ctx(on(Device::cpu()));
   expect_second_pass_adds(ctx, GetParam(), DType::f32);
   expect_second_pass_adds(ctx, GetParam(), DType::bf16);
+  expect_second_pass_adds(ctx, GetParam(), DType::f16);
 }
 
 TEST_P(OpCases, SameBitsForAnyNumberOfThreads) {
@@ -173,7 +174,7 @@ TEST_P(OpCases, EveryVariantOnEveryIsaAgreesWithNaive) {
     for (const VariantListing& v : op.variants) {
       if (v.device != DeviceType::cpu || v.name == "naive") continue;
       for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
-        for (DType dtype : {DType::f32, DType::bf16}) {
+        for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
           std::vector<CaseResult> by_threads;
           for (int threads : {1, 3}) {
             RankOptions o = on(Device::cpu(), threads);

@@ -134,6 +134,81 @@ TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
   }
 }
 
+TEST_P(UpdateOps, JudgeFollowsTheLossScale) {
+  StepScalars s;
+  s.attempt = 1;
+  s.loss_scale = 8;
+  s.square_sum = 64 * 25;  // of gradients 8 times too large
+  set(s);
+  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  s = record();
+  EXPECT_EQ(s.grad_norm, 5);
+  EXPECT_EQ(s.clip, 0.4);
+  EXPECT_EQ(s.unscale, 0.125);
+  EXPECT_EQ(s.grad_factor(), 0.05);
+  EXPECT_EQ(s.good_steps, 1);
+  EXPECT_EQ(s.loss_scale, 8);
+  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);  // the second good one
+  EXPECT_EQ(record().loss_scale, 16);
+  EXPECT_EQ(record().unscale, 0.125) << "these gradients were made at 8";
+  EXPECT_EQ(record().good_steps, 0);
+
+  for (double scale : {16.0, 8.0, 4.0, 2.0, 1.5}) {  // an overflow at each
+    s = record();
+    s.attempt += 1;
+    s.loss_scale = scale;
+    s.square_sum = INFINITY;
+    set(s);
+    judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+    EXPECT_EQ(record().skip, 1);
+    EXPECT_FALSE(record().updates());
+    EXPECT_EQ(record().bad_attempt, 0);
+    EXPECT_EQ(record().loss_scale, std::max(1.0, scale / 2));
+    EXPECT_EQ(record().step, 2);
+  }
+  EXPECT_EQ(record().skipped, 5);
+  s = record();
+  s.square_sum = 1;
+  set(s);
+  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  EXPECT_EQ(record().skip, 0) << "the next step is judged by itself";
+  EXPECT_EQ(record().step, 3);
+  s = record();
+  s.attempt = 9;
+  s.loss_scale = 1;
+  s.square_sum = std::nan("");
+  set(s);
+  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  EXPECT_EQ(record().bad_attempt, 9) << "nothing is smaller than 1";
+  s = StepScalars();
+  s.attempt = 4;
+  s.loss_scale = 8;
+  s.loss = std::nan("");
+  set(s);
+  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  EXPECT_EQ(record().bad_attempt, 4) << "the loss is not scaled";
+  EXPECT_EQ(record().loss_scale, 8);
+}
+
+TEST_P(UpdateOps, TheScaleGrowsNoFurtherThanADouble) {
+  StepScalars s;
+  s.loss_scale = 0x1p1023;
+  set(s);
+  judge_step(*ctx, scalars, 0, 0.9, 0.99, 1);
+  EXPECT_EQ(record().loss_scale, 0x1p1023);
+}
+
+TEST_P(UpdateOps, LossGradientIsTheShareTimesTheScale) {
+  StepScalars s;
+  s.loss_scale = 1024;
+  set(s);
+  const Tensor narrow = upload(std::vector<float>{0}), wide = upload(std::vector<double>{0});
+  loss_gradient(*ctx, scalars, 0.125, narrow);
+  loss_gradient(*ctx, scalars, 1.0 / 3, wide);
+  EXPECT_EQ(read<float>(narrow)[0], 128);
+  EXPECT_EQ(read<double>(wide)[0], 1024.0 / 3);
+}
+
 TEST_P(UpdateOps, AccumulateLoss) {
   const Tensor loss = upload(std::vector<float>{3});
   accumulate_loss(*ctx, loss, scalars, true, 0.5);
@@ -200,6 +275,50 @@ TEST_P(UpdateOps, SplitWeightsAreTheFp32OnesBitForBit) {
     const auto hi = read<bf16>(h);
     const auto lo = read<int16_t>(l);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(join_float(hi[i], lo[i]), a[i]);
+  });
+}
+
+// pure-bf16: moments and weights are rounded to bf16 after every step, computed in fp32 between.
+TEST_P(UpdateOps, NarrowMomentsAreRoundedAfterEveryStep) {
+  on_every_variant([&](const char* variant) {
+    const int64_t n = 517;
+    const auto g0 = normals(n, "g");
+    std::vector<bf16> w0, g;
+    for (float f : normals(n, "w")) w0.push_back(bf16(f));
+    for (float f : g0) g.push_back(bf16(f));
+    const Tensor w = upload(w0), grad = upload(g), m = ctx->zeros({n}, DType::bf16),
+                 v = ctx->zeros({n}, DType::bf16), none;
+    std::vector<bf16> rw = w0, rm(n), rv(n);
+    auto wide = [](bf16 x) { return static_cast<float>(x); };
+    for (int t = 1; t <= 3; ++t) {
+      StepScalars s;
+      s.lr = 0.02;
+      s.clip = 0.5;
+      s.unscale = 0.25;
+      s.beta1_power = std::pow(0.9, t);
+      s.beta2_power = std::pow(0.95, t);
+      set(s);
+      adamw(*ctx, {w, none, grad, m, v}, scalars, 0.9, 0.95, 1e-8, 0.1, variant);
+      const AdamWStep<float> step(
+          AdamWProblem{n, DType::bf16, DType::bf16, false, 0.9, 0.95, 1e-8, 0.1, DType::bf16}, s);
+      for (int64_t i = 0; i < n; ++i) {
+        float mi = wide(rm[i]), vi = wide(rv[i]);
+        rw[i] = bf16(step.update(wide(rw[i]), wide(g[i]), mi, vi));
+        rm[i] = bf16(mi);
+        rv[i] = bf16(vi);
+      }
+    }
+    const auto got = read<bf16>(w), got_m = read<bf16>(m);
+    int64_t off = 0;
+    for (int64_t i = 0; i < n;
+         ++i) {  // where a variant's last bit differs, the rounding may go the other way
+      ASSERT_NEAR(wide(got[i]), wide(rw[i]), std::abs(wide(rw[i])) * 0x1p-6f + 1e-6f) << i;
+      ASSERT_NEAR(wide(got_m[i]), wide(rm[i]), std::abs(wide(rm[i])) * 0x1p-6f) << i;
+      off += got[i].bits != rw[i].bits;
+    }
+    EXPECT_LE(off, n / 20);
+    const Tensor wrong = ctx->zeros({n}, DType::f16);
+    EXPECT_THROW(adamw(*ctx, {w, none, grad, wrong, wrong}, scalars, 0.9, 0.95, 1e-8, 0.1, variant), Error);
   });
 }
 

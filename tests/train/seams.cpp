@@ -69,12 +69,13 @@ double relative_distance(const std::vector<std::byte>& a, const std::vector<std:
 }
 
 void expect_meta_predicts(Device real, DeviceType target, bool graph) {
-  for (Precision precision : {Precision::fp32, Precision::bf16}) {
-    for (Recompute r : {Recompute::none, Recompute::block, Recompute::nested}) {
+  for (Precision precision :
+       {Precision::fp32, Precision::bf16, Precision::autocast, Precision::pure_bf16, Precision::fp16}) {
+    for (Recompute r : {Recompute::none, Recompute::block, Recompute::every(2), Recompute::nested}) {
       for (int micro_steps : {1, 2}) {
         TinyRun run;
         run.precision = precision;
-        run.model.layers = 2;
+        run.model.layers = 3;
         run.model.recompute = r;
         run.step.micro_steps = micro_steps;
         run.step.graph = graph;

@@ -198,27 +198,30 @@ TEST(Seams, TwoContextsTrainDifferentModelsSideBySide) {
 }
 
 TEST(Seams, EveryFailedAllocationIsACleanError) {
-  TinyRun run;
-  run.steps = 2;
-  int64_t allocations = 0;
-  {
-    RankContext ctx(on(Device::cpu()));
-    Strategy plain;
-    train_tiny(ctx, run, plain);
-    allocations = ctx.allocator().allocation_count();
-  }
-  for (int64_t n = 1; n <= allocations; ++n) {
-    RankContext ctx(on(Device::cpu()));
-    Strategy plain;
-    ctx.allocator().fail_at(n);
-    try {
+  for (Precision precision : {Precision::fp32, Precision::fp16}) {
+    TinyRun run;
+    run.precision = precision;
+    run.steps = 2;
+    int64_t allocations = 0;
+    {
+      RankContext ctx(on(Device::cpu()));
+      Strategy plain;
       train_tiny(ctx, run, plain);
-      FAIL() << "allocation " << n << " of " << allocations << " failed unnoticed";
-    } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find("out of memory"), std::string::npos) << e.what();
+      allocations = ctx.allocator().allocation_count();
     }
-    ctx.tape().reset();
-    EXPECT_EQ(ctx.allocator().stats().live_total, 0u) << "leak after allocation " << n << " failed";
+    for (int64_t n = 1; n <= allocations; ++n) {
+      RankContext ctx(on(Device::cpu()));
+      Strategy plain;
+      ctx.allocator().fail_at(n);
+      try {
+        train_tiny(ctx, run, plain);
+        FAIL() << "allocation " << n << " of " << allocations << " failed unnoticed";
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("out of memory"), std::string::npos) << e.what();
+      }
+      ctx.tape().reset();
+      EXPECT_EQ(ctx.allocator().stats().live_total, 0u) << "leak after allocation " << n << " failed";
+    }
   }
 }
 

@@ -23,8 +23,10 @@ inline RankOptions one_thread(const Device& device) {
 // A model and its step.
 struct Trainer {
   explicit Trainer(const TinyRun& r, const Device& device = Device::cpu())
+      : Trainer(r, device, {r.precision, false}) {}
+  Trainer(const TinyRun& r, const Device& device, const ParamLayout& layout)
       : run(r), ctx(one_thread(device)), model(r.model) {
-    model.params().materialize(ctx, {r.precision, false});
+    model.params().materialize(ctx, layout);
     step = std::make_unique<TrainStep>(ctx, model, plain, r.step);
   }
   ~Trainer() { ctx.tape().reset(); }

@@ -9,7 +9,7 @@ namespace {
 
 // Reads w, g, m, v and writes w, m, v. The floor: no fusion can move less.
 Cost cost(const AdamWProblem& p, Pass) {
-  const double n = static_cast<double>(p.count), state = static_cast<double>(size_of(stat_dtype(p.dtype)));
+  const double n = static_cast<double>(p.count), state = static_cast<double>(size_of(p.state));
   const double weight = static_cast<double>(size_of(p.dtype) + (p.split ? 2 : 0));
   return {14 * n, n * (2 * weight + static_cast<double>(size_of(p.grad_dtype)) + 4 * state)};
 }
@@ -43,8 +43,10 @@ void run(RankContext& ctx, const AdamWProblem& p, const AdamWTensors& t, const T
   const char* op = AdamWOp::kName;
   check_float_tensor(ctx, op, "value", t.value);
   check_float_tensor(ctx, op, "grad", t.grad);
-  check_tensor(ctx, op, "m", t.m, stat_dtype(p.dtype));
-  check_tensor(ctx, op, "v", t.v, stat_dtype(p.dtype));
+  if (p.state != p.dtype && p.state != stat_dtype(p.dtype))
+    fail(op, cat("moments in ", name_of(p.state), " beside weights in ", name_of(p.dtype)));
+  check_tensor(ctx, op, "m", t.m, p.state);
+  check_tensor(ctx, op, "v", t.v, p.state);
   for (const Tensor* other : {&t.grad, &t.m, &t.v}) {
     if (other->numel() != p.count)
       fail(op, cat("a range of ", other->numel(), " beside ", p.count, " weights"));
@@ -58,7 +60,8 @@ void run(RankContext& ctx, const AdamWProblem& p, const AdamWTensors& t, const T
 }
 
 AdamWProblem problem(const AdamWTensors& t, double beta1, double beta2, double eps, double decay) {
-  return {t.value.numel(), t.value.dtype(), t.grad.dtype(), t.low.defined(), beta1, beta2, eps, decay};
+  return {t.value.numel(), t.value.dtype(), t.grad.dtype(), t.low.defined(), beta1, beta2, eps,
+          decay,           t.m.dtype()};
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // AdamW with decoupled decay: m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
 // w -= lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w), with g already multiplied by the clip
-// factor. Learning rate, step count and clip factor are read from the step's record on the device; when that
-// record says the step was not finite, nothing is written.
+// factor and divided by the loss scale. Learning rate, step count and both factors are read from the step's
+// record on the device; when that record says the step was not finite, nothing is written.
 #pragma once
 
 #include <cmath>
@@ -19,11 +19,12 @@ struct DecaySegment {
 
 struct AdamWProblem {
   int64_t count;
-  DType dtype;  // of the weights: fp32, or bf16 with a low half, or fp64
+  DType dtype;  // of the weights: fp32, bf16 with a low half or without, or fp64
   DType grad_dtype;
   bool split;  // weights are bf16 high + int16 low = exact fp32
   double beta1, beta2, eps, decay;
-  int64_t segments = 0;  // of different decay; 0: the whole range decays at `decay`
+  DType state = stat_dtype(dtype);  // of m and v; bf16 weights may have bf16 moments
+  int64_t segments = 0;             // of different decay; 0: the whole range decays at `decay`
 };
 
 struct AdamWForward {
@@ -31,7 +32,7 @@ struct AdamWForward {
   const Tensor& value;  // flat
   const Tensor& low;    // flat int16, undefined unless split
   const Tensor& grad;   // flat
-  const Tensor& m;      // flat, fp32 (fp64 for fp64 weights)
+  const Tensor& m;      // flat
   const Tensor& v;
   const Tensor& scalars;   // one StepScalars
   const Tensor& segments;  // DecaySegments, as bytes; undefined unless the problem has some
@@ -50,11 +51,11 @@ struct AdamWOp {
 // One element, the same on both devices. A is double for fp64 weights, float otherwise.
 template <class A>
 struct AdamWStep {
-  A lr, clip, beta1, beta2, eps, decay, correction1, correction2;
+  A lr, factor, beta1, beta2, eps, decay, correction1, correction2;
 
   KILN_HD AdamWStep(const AdamWProblem& p, const StepScalars& s)
       : lr(static_cast<A>(s.lr)),
-        clip(static_cast<A>(s.clip)),
+        factor(static_cast<A>(s.grad_factor())),
         beta1(static_cast<A>(p.beta1)),
         beta2(static_cast<A>(p.beta2)),
         eps(static_cast<A>(p.eps)),
@@ -63,7 +64,7 @@ struct AdamWStep {
         correction2(static_cast<A>(1 - s.beta2_power)) {}
 
   KILN_HD A update(A w, A g, A& m, A& v) const {
-    g *= clip;
+    g *= factor;
     m = beta1 * m + (1 - beta1) * g;
     v = beta2 * v + (1 - beta2) * g * g;
     return w - lr * ((m / correction1) / (std::sqrt(v / correction2) + eps) + decay * w);

@@ -21,12 +21,12 @@ struct SplitWeights {  // high + low = exact fp32
   int16_t* low;
 };
 
-template <class Weights, class G>
+template <class Weights, class G, class M>
 struct AdamWRange {
   AdamWStep<float> step;
   Weights weights;
   const G* grad;
-  float *m, *v;
+  M *m, *v;
 };
 
 }  // namespace
@@ -38,11 +38,11 @@ struct AdamWRange {
 namespace kiln {
 namespace {
 
-template <class Weights, class G>
+template <class G, class M, class Weights>
 void update(RankContext& ctx, const AdamWForward& f, const StepScalars& s, Weights weights) {
-  const AdamWRange<Weights, G> range{AdamWStep<float>(f.p, s), weights, f.grad.data<G>(), f.m.data<float>(),
-                                     f.v.data<float>()};
-  const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, update_range<Weights, G>);
+  const AdamWRange<Weights, G, M> range{AdamWStep<float>(f.p, s), weights, f.grad.data<G>(), f.m.data<M>(),
+                                        f.v.data<M>()};
+  const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, update_range<Weights, G, M>);
   const DecaySegment whole{f.p.count, f.p.decay};
   const auto* first = f.p.segments == 0 ? &whole : reinterpret_cast<const DecaySegment*>(f.segments.raw());
   const auto* last = first + std::max<int64_t>(1, f.p.segments);
@@ -61,15 +61,17 @@ void update(RankContext& ctx, const AdamWForward& f, const StepScalars& s, Weigh
 
 void adamw_cpu_fused(RankContext& ctx, const AdamWForward& f) {
   const auto& s = *reinterpret_cast<const StepScalars*>(f.scalars.raw());
-  if (s.bad_attempt != 0) return;
+  if (!s.updates()) return;
   with_narrow_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_grad_type<T>({f.grad, false}, [&](auto g) {
       using G = decltype(g);
       if (f.p.split) {
-        update<SplitWeights, G>(ctx, f, s, {f.value.data<bf16>(), f.low.data<int16_t>()});
+        update<G, float>(ctx, f, s, SplitWeights{f.value.data<bf16>(), f.low.data<int16_t>()});
       } else {
-        update<PlainWeights<T>, G>(ctx, f, s, {f.value.data<T>()});
+        with_grad_type<T>({f.m, false}, [&](auto m) {
+          update<G, decltype(m)>(ctx, f, s, PlainWeights<T>{f.value.data<T>()});
+        });
       }
     });
   });

@@ -74,10 +74,10 @@ static inline void store_weights(const SplitWeights& w, int64_t at, F32 x, int n
 }
 
 // Elements [begin, end), which decay at one rate.
-template <class Weights, class G>
-static void update_range(const AdamWRange<Weights, G>& r, float decay, int64_t begin, int64_t end) {
+template <class Weights, class G, class M>
+static void update_range(const AdamWRange<Weights, G, M>& r, float decay, int64_t begin, int64_t end) {
   const AdamWStep<float>& s = r.step;
-  const F32 clip = broadcast(s.clip), eps = broadcast(s.eps), rate = broadcast(s.lr);
+  const F32 factor = broadcast(s.factor), eps = broadcast(s.eps), rate = broadcast(s.lr);
   const F32 beta1 = broadcast(s.beta1), rest1 = broadcast(1 - s.beta1),
             unbias1 = broadcast(1 / s.correction1);
   const F32 beta2 = broadcast(s.beta2), rest2 = broadcast(1 - s.beta2),
@@ -85,7 +85,7 @@ static void update_range(const AdamWRange<Weights, G>& r, float decay, int64_t b
   const F32 shrink = broadcast(decay);
   for_vectors(end - begin, [&](int64_t i, int n) {
     const int64_t at = begin + i;
-    const F32 w = load_weights(r.weights, at, n), g = load_some(r.grad + at, n) * clip;
+    const F32 w = load_weights(r.weights, at, n), g = load_some(r.grad + at, n) * factor;
     const F32 m = fma(beta1, load_some(r.m + at, n), rest1 * g);
     const F32 v = fma(beta2, load_some(r.v + at, n), rest2 * g * g);
     store_some(r.m + at, m, n);

@@ -8,35 +8,35 @@
 namespace kiln {
 namespace {
 
-template <class T, class G>
+template <class T, class G, class M>
 struct AdamWRange {
   T* w;
   int16_t* low;  // null unless split
   const G* g;
-  Accum<T>*m, *v;
+  M *m, *v;
 };
 
-template <class T, class G>
-__global__ void adamw_kernel(AdamWProblem p, AdamWRange<T, G> range, const StepScalars* s) {
+template <class T, class G, class M>
+__global__ void adamw_kernel(AdamWProblem p, AdamWRange<T, G, M> range, const StepScalars* s) {
   const int64_t i = flat_index();
-  if (i >= p.count || s->bad_attempt != 0) return;
+  if (i >= p.count || !s->updates()) return;
   using A = Accum<T>;
   const AdamWStep<A> step(p, *s);
   const A g = static_cast<A>(to_accum(range.g[i]));
-  A m = range.m[i], v = range.v[i];
+  A m = to_accum(range.m[i]), v = to_accum(range.v[i]);
   if constexpr (std::is_same_v<T, bf16>) {
     if (range.low != nullptr) {
       const SplitFloat n = split_float(step.update(join_float(range.w[i], range.low[i]), g, m, v));
       range.w[i] = n.high;
       range.low[i] = n.low;
-      range.m[i] = m;
-      range.v[i] = v;
+      range.m[i] = from_accum<M>(m);
+      range.v[i] = from_accum<M>(v);
       return;
     }
   }
   range.w[i] = from_accum<T>(step.update(to_accum(range.w[i]), g, m, v));
-  range.m[i] = m;
-  range.v[i] = v;
+  range.m[i] = from_accum<M>(m);
+  range.v[i] = from_accum<M>(v);
 }
 
 }  // namespace
@@ -45,11 +45,14 @@ void adamw_cuda_naive(RankContext& ctx, const AdamWForward& f) {
   with_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_grad_dtype<T>(f.p.grad_dtype, [&](auto grad) {
-      using G = decltype(grad);
-      const AdamWRange<T, G> range{f.value.data<T>(), f.p.split ? f.low.data<int16_t>() : nullptr,
-                                   f.grad.data<G>(), f.m.data<Accum<T>>(), f.v.data<Accum<T>>()};
-      launch(adamw_kernel<T, G>, flat_grid(f.p.count), kThreads, 0, cuda_stream(ctx), f.p, range,
-             reinterpret_cast<const StepScalars*>(f.scalars.raw()));
+      with_grad_dtype<T>(f.p.state, [&](auto state) {
+        using G = decltype(grad);
+        using M = decltype(state);
+        const AdamWRange<T, G, M> range{f.value.data<T>(), f.p.split ? f.low.data<int16_t>() : nullptr,
+                                        f.grad.data<G>(), f.m.data<M>(), f.v.data<M>()};
+        launch(adamw_kernel<T, G, M>, flat_grid(f.p.count), kThreads, 0, cuda_stream(ctx), f.p, range,
+               reinterpret_cast<const StepScalars*>(f.scalars.raw()));
+      });
     });
   });
 }

@@ -46,7 +46,7 @@ std::span<const Variant<LinearOp>> LinearOp::rows() { return kRows; }
 
 Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::string_view variant) {
   check_float_tensor(ctx, LinearOp::kName, "x", x);
-  ParamUse w(weight, ctx.tape().counts_uses());
+  ParamUse w(ctx, weight, x.dtype(), ctx.tape().counts_uses());
   check_param_dtype(LinearOp::kName, weight, w.tensor(), x.dtype());
   const Shape ws = weight.shape();
   if (ws.rank() != 2 || ws[1] != x.shape().last()) {
@@ -65,7 +65,7 @@ Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::st
 void LinearOp::run_backward(BackwardPass& pass) {
   BackwardCall<LinearOp> call(pass);
   {
-    ParamUse w(pass.param(0), false);
+    ParamUse w(pass.ctx(), pass.param(0), call.problem().dtype, false);
     const GradSlot dx = pass.grad_in(0);
     const GradSlot dw = param_grad(pass.param(0));
     const Tensor scratch = call.workspace();

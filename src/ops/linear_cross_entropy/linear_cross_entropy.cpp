@@ -76,7 +76,7 @@ Tensor linear_cross_entropy(RankContext& ctx, const Tensor& x, const ParamRef& w
   OpCall<LinearCrossEntropyOp> call(ctx, p, variant);
   if (call.composed()) return cross_entropy(ctx, linear(ctx, x, weight), targets);
 
-  ParamUse w(weight, ctx.tape().counts_uses());
+  ParamUse w(ctx, weight, x.dtype(), ctx.tape().counts_uses());
   check_param_dtype(LinearCrossEntropyOp::kName, weight, w.tensor(), x.dtype());
   Tensor loss = ctx.empty({1}, stat_dtype(p.dtype));
   Tensor dx, dweight, count;

@@ -7,13 +7,13 @@ namespace {
 template <class T, class G>
 void update(RankContext& ctx, const SgdForward& f, const StepScalars& s) {
   using A = Accum<T>;
-  const A lr = static_cast<A>(s.lr), clip = static_cast<A>(s.clip);
+  const A lr = static_cast<A>(s.lr), factor = static_cast<A>(s.grad_factor());
   const A momentum = static_cast<A>(f.p.momentum), decay = static_cast<A>(f.p.decay);
   const G* g = f.grad.data<G>();
   A* b = f.p.momentum != 0 ? f.b.data<A>() : nullptr;
   move_weights(ctx, f.p.count, f.value.data<T>(), f.p.split ? f.low.data<int16_t>() : nullptr,
                [&](A weight, int64_t i) {
-                 A step = clip * static_cast<A>(widen(g[i])) + decay * weight;
+                 A step = factor * static_cast<A>(widen(g[i])) + decay * weight;
                  if (b != nullptr) step = b[i] = momentum * b[i] + step;
                  return weight - lr * step;
                });

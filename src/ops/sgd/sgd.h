@@ -1,7 +1,7 @@
 // SGD with momentum and decay: g = clip * grad + decay w; b = momentum b + g; w -= lr b. The order is
 // PyTorch's, without dampening: decay is part of the gradient, so momentum carries it along. Learning rate
-// and clip factor are read from the step's record on the device; when that record says the step was not
-// finite, nothing is written.
+// and clip factor (over the loss scale) are read from the step's record on the device; when that record says
+// the step was not finite, nothing is written.
 #pragma once
 
 #include "ops/step_scalars/step_scalars.h"

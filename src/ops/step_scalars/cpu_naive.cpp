@@ -28,6 +28,14 @@ void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f) {
   reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum = sum;
 }
 
+void loss_gradient_cpu_naive(RankContext&, const LossGradientForward& f) {
+  const auto& s = *reinterpret_cast<const StepScalars*>(f.scalars.raw());
+  with_float(f.p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    f.grad.data<T>()[0] = static_cast<T>(static_cast<Accum<T>>(f.p.share * s.loss_scale));
+  });
+}
+
 void judge_step_cpu_naive(RankContext&, const JudgeStepForward& f) {
   judge(*reinterpret_cast<StepScalars*>(f.scalars.raw()), f.p);
 }

@@ -38,6 +38,11 @@ __global__ void sum_chunks_kernel(const double* partial, int64_t chunks, StepSca
   if (threadIdx.x == 0) s->square_sum = sum;
 }
 
+template <class T>
+__global__ void loss_gradient_kernel(double share, const StepScalars* s, T* grad) {
+  *grad = from_accum<T>(share * s->loss_scale);
+}
+
 __global__ void judge_kernel(JudgeStepProblem p, StepScalars* s) { judge(*s, p); }
 
 }  // namespace
@@ -59,6 +64,14 @@ void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f) {
     launch(chunk_squares_kernel<T>, Grid(chunks), kThreads, 0, stream, f.grads.data<T>(), f.p.count, partial);
   });
   launch(sum_chunks_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars));
+}
+
+void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f) {
+  with_float(f.p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(loss_gradient_kernel<T>, Grid(1), 1, 0, cuda_stream(ctx), f.p.share, record_of(f.scalars),
+           f.grad.data<T>());
+  });
 }
 
 void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f) {

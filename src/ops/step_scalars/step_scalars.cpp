@@ -64,15 +64,31 @@ const Variant<JudgeStepOp> kJudgeRows[] = {
      nullptr},
 };
 
+Cost loss_gradient_cost(const LossGradientProblem&, Pass) { return {1, 16}; }
+
+const Variant<LossGradientOp> kLossGradientRows[] = {
+    {"naive", DeviceType::cpu, nullptr, {}, nullptr, loss_gradient_cost, loss_gradient_cpu_naive, nullptr},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     loss_gradient_cost,
+     KILN_CUDA_FN(loss_gradient_cuda_naive),
+     nullptr},
+};
+
 }  // namespace
 
 std::span<const Variant<AccumulateLossOp>> AccumulateLossOp::rows() { return kLossRows; }
 std::span<const Variant<SquareSumOp>> SquareSumOp::rows() { return kSquareRows; }
 std::span<const Variant<JudgeStepOp>> JudgeStepOp::rows() { return kJudgeRows; }
+std::span<const Variant<LossGradientOp>> LossGradientOp::rows() { return kLossGradientRows; }
 
-Tensor make_step_scalars(RankContext& ctx) {
+Tensor make_step_scalars(RankContext& ctx, double loss_scale) {
   Tensor t = ctx.empty({static_cast<int64_t>(sizeof(StepScalars))}, DType::u8, Tag::optim);
-  const StepScalars fresh;
+  StepScalars fresh;
+  fresh.loss_scale = loss_scale;
   ctx.upload(t, &fresh);
   return t;
 }
@@ -92,10 +108,18 @@ void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, st
   call.run({p, grads, scalars, scratch}, {});
 }
 
-void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2) {
-  const JudgeStepProblem p{max_norm, beta1, beta2};
+void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2,
+                int64_t scale_interval) {
+  const JudgeStepProblem p{max_norm, beta1, beta2, scale_interval};
   OpCall<JudgeStepOp> call(ctx, p);
   call.run({p, scalars}, {});
+}
+
+void loss_gradient(RankContext& ctx, const Tensor& scalars, double share, const Tensor& grad) {
+  check_float_tensor(ctx, LossGradientOp::kName, "grad", grad);
+  const LossGradientProblem p{grad.dtype(), share};
+  OpCall<LossGradientOp> call(ctx, p);
+  call.run({p, scalars, grad}, {{"grad", grad}});
 }
 
 }  // namespace kiln

@@ -9,7 +9,8 @@
 namespace kiln {
 
 // One record in device memory. `bad_attempt` is sticky: once set, this update and every later one do nothing,
-// and the host, which reads the record a step late, finds the weights as they were before the bad step.
+// and the host, which reads the record a step late, finds the weights as they were before the bad step. An
+// overflow that a smaller loss scale may cure leaves out one update only: `skip`.
 struct StepScalars {
   // written by the host before a step
   int64_t attempt = 0;  // counts from 1
@@ -22,8 +23,18 @@ struct StepScalars {
   double beta2_power = 1;
   double loss = 0;
   double square_sum = 0;  // of all gradients; beside loss, so that ranks can sum both in one collective
-  double grad_norm = 0;
+  double grad_norm = 0;   // unscaled
   double clip = 1;
+  // The loss scale. A run that is to go on later keeps step, both powers, and the first three of these; all
+  // else is made anew in each step.
+  double loss_scale = 1;   // what the next step's loss gradient is multiplied by
+  int64_t good_steps = 0;  // since the scale last changed
+  int64_t skipped = 0;     // updates left out because gradients overflowed
+  int64_t skip = 0;        // 1: the update of the step just judged is one of them
+  double unscale = 1;      // 1 / the scale of the step just judged: whoever reads gradients multiplies by it
+
+  KILN_HD bool updates() const { return bad_attempt == 0 && skip == 0; }
+  KILN_HD double grad_factor() const { return clip * unscale; }  // what an optimizer multiplies gradients by
 };
 
 // --- accumulate_loss: scalars.loss = (first ? 0 : scalars.loss) + loss * weight
@@ -84,9 +95,19 @@ void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, st
 
 // --- judge_step: gradient norm, clip factor, finite or not; counts the step if it may update
 
+// The scale that keeps small gradients from vanishing in fp16. It starts high; gradients that overflow cost
+// one update and halve it, `interval` updates without one double it. Growth and backoff are powers of two, so
+// that scaling and unscaling change no bit.
+struct LossScaling {
+  double initial = 65536;
+  int64_t interval = 2000;  // 0: the scale stays as it is, and what overflows ends the run
+  static constexpr double kGrowth = 2, kBackoff = 0.5, kSmallest = 1;
+};
+
 struct JudgeStepProblem {
   double max_norm;  // 0: no clipping
   double beta1, beta2;
+  int64_t scale_interval = 0;  // of LossScaling
 };
 
 struct JudgeStepForward {
@@ -104,20 +125,64 @@ struct JudgeStepOp {
   static Problem example() { return {1, 0.9, 0.999}; }
 };
 
-void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2);
+void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2,
+                int64_t scale_interval = 0);
 
-Tensor make_step_scalars(RankContext& ctx);
+// --- loss_gradient: the gradient backward starts from, share * loss_scale
+
+struct LossGradientProblem {
+  DType dtype;   // of the gradient
+  double share;  // of the mean: 1 / (micro-steps x ranks)
+};
+
+struct LossGradientForward {
+  LossGradientProblem p;
+  const Tensor& scalars;  // one StepScalars
+  const Tensor& grad;     // [1]
+};
+
+struct LossGradientOp {
+  static constexpr const char* kName = "loss_gradient";
+  static constexpr const char* kSummary = "a micro-step's share of the loss, times the loss scale";
+  using Problem = LossGradientProblem;
+  using Forward = LossGradientForward;
+  using Backward = NoBackward;
+  static std::span<const Variant<LossGradientOp>> rows();
+  static Problem example() { return {DType::f32, 1}; }
+};
+
+void loss_gradient(RankContext& ctx, const Tensor& scalars, double share, const Tensor& grad);
+
+Tensor make_step_scalars(RankContext& ctx, double loss_scale = 1);
 
 // What both devices do; one function, so that they cannot differ.
 KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {
-  s.grad_norm = ::sqrt(s.square_sum);
+  s.skip = 0;
+  s.unscale = 1 / s.loss_scale;
+  s.grad_norm = ::sqrt(s.square_sum) * s.unscale;
   s.clip = p.max_norm > 0 && s.grad_norm > p.max_norm ? p.max_norm / s.grad_norm : 1.0;
-  const bool finite = s.grad_norm - s.grad_norm == 0 && s.loss - s.loss == 0;  // NaN and Inf fail this
-  if (!finite && s.bad_attempt == 0) s.bad_attempt = s.attempt;
-  if (s.bad_attempt != 0) return;
+  const bool loss_finite = s.loss - s.loss == 0;  // NaN and Inf fail this
+  const bool finite = loss_finite && s.grad_norm - s.grad_norm == 0;
+  if (s.bad_attempt == 0 && !finite) {
+    // The loss is not scaled: one that is not finite stays so at any scale.
+    if (p.scale_interval > 0 && loss_finite && s.loss_scale > LossScaling::kSmallest) {
+      s.loss_scale = ::fmax(s.loss_scale * LossScaling::kBackoff, LossScaling::kSmallest);
+      s.good_steps = 0;
+      s.skipped += 1;
+      s.skip = 1;
+    } else {
+      s.bad_attempt = s.attempt;
+    }
+  }
+  if (!s.updates()) return;
   s.step += 1;
   s.beta1_power *= p.beta1;
   s.beta2_power *= p.beta2;
+  if (p.scale_interval > 0 && ++s.good_steps >= p.scale_interval) {
+    const double larger = s.loss_scale * LossScaling::kGrowth;
+    if (larger - larger == 0) s.loss_scale = larger;
+    s.good_steps = 0;
+  }
 }
 
 void accumulate_loss_cpu_naive(RankContext& ctx, const AccumulateLossForward& f);
@@ -127,5 +192,7 @@ void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f);
 void judge_step_cpu_naive(RankContext& ctx, const JudgeStepForward& f);
 void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f);
+void loss_gradient_cpu_naive(RankContext& ctx, const LossGradientForward& f);
+void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f);
 
 }  // namespace kiln

@@ -1,0 +1,71 @@
+#include "ops/cast/cast.h"
+
+#include "autograd/cast_values.h"
+#include "ops/check.h"
+#include "ops/op_call.h"
+
+namespace kiln {
+namespace {
+
+// One read and one write, in either direction.
+Cost cost(const CastProblem& p, Pass) {
+  const double n = static_cast<double>(p.rows) * static_cast<double>(p.cols);
+  return {0, n * static_cast<double>(size_of(p.from) + size_of(p.to))};
+}
+
+std::string no_fp64(const CastProblem& p, const DeviceTraits&) {
+  return p.from == DType::f64 || p.to == DType::f64 ? "computes in fp32, fp64 runs on naive" : "";
+}
+
+const Variant<CastOp> kRows[] = {
+    {"fused", DeviceType::cpu, no_fp64, {}, nullptr, cost, cast_cpu_fused, cast_cpu_fused},
+    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, cast_cpu_naive, cast_cpu_naive},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(cast_cuda_naive),
+     KILN_CUDA_FN(cast_cuda_naive)},
+};
+
+// The copy without its place on the tape.
+Tensor run(RankContext& ctx, const OpCall<CastOp>& call, const CastProblem& p, const Tensor& x, Tag tag) {
+  Tensor y = ctx.empty(x.shape(), p.to, tag);
+  call.run({p, x, {y, false}}, {{"y", y}});
+  return y;
+}
+
+CastProblem checked_problem(RankContext& ctx, const Tensor& x, DType to) {
+  check_float_tensor(ctx, CastOp::kName, "x", x);
+  if (!is_float(to)) fail(CastOp::kName, cat("to ", name_of(to), ", a floating dtype is needed"));
+  return {x.shape().rows(), x.shape().last(), x.dtype(), to};
+}
+
+}  // namespace
+
+std::span<const Variant<CastOp>> CastOp::rows() { return kRows; }
+
+Tensor cast(RankContext& ctx, const Tensor& x, DType to, std::string_view variant) {
+  const CastProblem p = checked_problem(ctx, x, to);
+  if (p.from == p.to) return x;
+  const OpCall<CastOp> call(ctx, p, variant);
+  Tensor y = run(ctx, call, p, x, Tag::activation);
+  call.record({&x}, {}, {&y}, {});
+  return y;
+}
+
+Tensor cast_values(RankContext& ctx, const Tensor& x, DType to, Tag tag) {
+  const CastProblem p = checked_problem(ctx, x, to);
+  return run(ctx, OpCall<CastOp>(ctx, p), p, x, tag);
+}
+
+void CastOp::run_backward(BackwardPass& pass) {
+  BackwardCall<CastOp> call(pass);
+  const CastProblem& p = call.problem();
+  const GradSlot dx = pass.grad_in(0);
+  call.run({{p.rows, p.cols, p.to, p.from}, pass.grad_out(), dx}, {{"dx", dx.tensor}});
+}
+
+}  // namespace kiln

@@ -75,6 +75,9 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
 }
 
 const Variant<AttentionOp> kRows[] = {
+    {"few_rows", DeviceType::cpu, attention_cpu_few_rows_unsupported, kFlashSaves,
+     attention_cpu_few_rows_workspace, flash_cost, attention_cpu_few_rows_forward,
+     attention_cpu_flash_backward},
     {"flash", DeviceType::cpu, needs_fp32_or_narrower<AttentionProblem>, kFlashSaves,
      attention_cpu_flash_workspace, flash_cost, attention_cpu_flash_forward, attention_cpu_flash_backward},
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,

@@ -78,7 +78,6 @@ Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Ten
                           const Tensor& v);
 Cost attention_composed_cost(const AttentionProblem& p, Pass pass);
 std::string attention_cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
-std::size_t attention_cpu_few_rows_workspace(const AttentionProblem& p, Pass pass);
 void attention_cpu_few_rows_forward(RankContext& ctx, const AttentionForward& f);
 std::size_t attention_cpu_flash_workspace(const AttentionProblem& p, Pass pass);
 void attention_cpu_flash_forward(RankContext& ctx, const AttentionForward& f);

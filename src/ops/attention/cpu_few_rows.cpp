@@ -6,7 +6,8 @@
 //   floor   k and v read once at the memory's (or the cache's) rate
 //   bits    a query's result depends on nothing but its own row, keys and values: not on threads, B or Tq
 //
-// Saves what flash saves, and flash does backward.
+// Saves what naive saves, and naive does backward: flash would make the scores again in another order of
+// summing, and the logarithm of their sum would not fit them to the last bits.
 #include "ops/attention/cpu_flash_tiles.h"
 #include "ops/cpu_fused.h"
 
@@ -23,7 +24,8 @@ struct FewRowsQuery {
   const T* q;         // [D]
   FlashRows<T> k, v;  // [keys][D]
   T* o;               // [D]
-  float* lse;
+  T* probs;           // [all_keys]; 0 for those it does not see
+  int64_t all_keys;
   float* scores;  // [keys], scratch
   float* wide_q;  // [Dp], scratch
 };
@@ -40,12 +42,8 @@ int64_t whole_vectors(int64_t n) { return (n + 15) / 16 * 16; }
 namespace kiln {
 
 std::string attention_cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (p.Tq > kMostQueries) return cat("for at most ", kMostQueries, " queries, here are ", p.Tq);
+  if (p.Tq > kMostQueries) return cat("takes at most ", kMostQueries, " queries, not ", p.Tq);
   return needs_fp32_or_narrower(p, traits);
-}
-
-std::size_t attention_cpu_few_rows_workspace(const AttentionProblem& p, Pass pass) {
-  return pass == Pass::backward ? attention_cpu_flash_workspace(p, pass) : 0;
 }
 
 void attention_cpu_few_rows_forward(RankContext& ctx, const AttentionForward& f) {
@@ -61,7 +59,7 @@ void attention_cpu_few_rows_forward(RankContext& ctx, const AttentionForward& f)
         const int64_t i = task % p.Tq, bh = task / p.Tq, b = bh / p.H, h = bh % p.H, hkv = h / p.group();
         attend({p.visible(i), p.D, Dp, p.scale, head_rows<T>(f.q, b, h, p.D).from(i).base,
                 head_rows<T>(f.k, b, hkv, p.D), head_rows<T>(f.v, b, hkv, p.D),
-                head_rows<T>(f.o, b, h, p.D).from(i).base, f.lse.data<float>() + task, scratch,
+                head_rows<T>(f.o, b, h, p.D).from(i).base, f.probs.data<T>() + task * p.Tk, p.Tk, scratch,
                 scratch + row});
       }
     });

@@ -18,7 +18,7 @@ static void score_keys(const FewRowsQuery<T>& t, int64_t j) {
 
 // kVectors vectors of o, from column c on; the last has n lanes.
 template <int kVectors, class T>
-static void sum_values(const FewRowsQuery<T>& t, int64_t c, int n, float scale) {
+static void sum_values(const FewRowsQuery<T>& t, int64_t c, int n) {
   constexpr int W = F32::kWidth;
   F32 even[kVectors], odd[kVectors];
 #pragma GCC unroll 4
@@ -37,16 +37,15 @@ static void sum_values(const FewRowsQuery<T>& t, int64_t c, int n, float scale) 
   }
   if (j < t.keys) add(j, even);
 #pragma GCC unroll 4
-  for (int i = 0; i < kVectors; ++i)
-    store_some(t.o + c + i * W, (even[i] + odd[i]) * broadcast(scale), i + 1 < kVectors ? W : n);
+  for (int i = 0; i < kVectors; ++i) store_some(t.o + c + i * W, even[i] + odd[i], i + 1 < kVectors ? W : n);
 }
 
 template <class T>
 static void attend_to_keys(const FewRowsQuery<T>& t) {
   constexpr int W = F32::kWidth;
+  for (int64_t unseen = t.keys; unseen < t.all_keys; ++unseen) t.probs[unseen] = static_cast<T>(0.0f);
   if (t.keys == 0) {
     for_vectors(t.D, [&](int64_t c, int n) { store_some(t.o + c, zero_vector(), n); });
-    *t.lse = -INFINITY;
     return;
   }
   for_vectors(t.D, [&](int64_t c, int n) {
@@ -67,9 +66,14 @@ static void attend_to_keys(const FewRowsQuery<T>& t) {
     part = part + e;
   });
   const float all = sum(part);
-  *t.lse = highest + std::log(all);
+  const F32 share = broadcast(1 / all);
+  for_vectors(t.keys, [&](int64_t at, int n) {
+    const F32 p = load_some(t.scores + at, n) * share;
+    store_some(t.scores + at, p, n);
+    store_some(t.probs + at, p, n);
+  });
 
   int64_t c = 0;
-  for (; c + 4 * W <= t.D; c += 4 * W) sum_values<4>(t, c, W, 1 / all);
-  for (; c < t.D; c += W) sum_values<1>(t, c, t.D - c < W ? static_cast<int>(t.D - c) : W, 1 / all);
+  for (; c + 4 * W <= t.D; c += 4 * W) sum_values<4>(t, c, W);
+  for (; c < t.D; c += W) sum_values<1>(t, c, t.D - c < W ? static_cast<int>(t.D - c) : W);
 }

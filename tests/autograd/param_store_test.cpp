@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "autograd/tape.h"
 #include "model/llama.h"
 
 namespace kiln {
@@ -149,6 +150,21 @@ TEST(ParamStore, ImpossibleModelsAreRefused) {
   c = small_model();
   c.layers = 0;
   EXPECT_THROW(Llama{c}, Error);
+}
+
+TEST(ParamStore, ForInferenceItHoldsValuesAndNothingElse) {
+  RankContext ctx{RankOptions{}};
+  Llama model{ModelConfig{}};
+  model.params().materialize(ctx, {.precision = Precision::bf16, .inference = true});
+  const MemoryStats stats = ctx.allocator().stats();
+  EXPECT_EQ(stats.peak[Tag::grad] + stats.peak[Tag::master], 0U);
+  EXPECT_GE(stats.peak[Tag::param], static_cast<std::size_t>(model.params().total()) * 2);
+  EXPECT_THROW(model.params().spans(), Error);
+
+  const Tensor tokens = ctx.zeros({1, 4}, DType::i32);
+  const Tensor loss = model.loss(ctx, tokens, tokens);
+  EXPECT_THROW(ctx.tape().backward(loss, ctx.zeros(loss.shape(), loss.dtype())), Error);
+  ctx.tape().reset();
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ Bytes4 bytes_per_parameter(Precision precision, bool narrow_grads) {
   RankContext ctx(o);
   ParamStore store;
   store.add("w", {4096, 4096}, {});
-  store.materialize(ctx, {precision, false, narrow_grads});
+  store.materialize(ctx, {.precision = precision, .narrow_grads = narrow_grads});
   const AdamWOptimizer optimizer(ctx, store.spans(), {});
   const MemoryStats s = ctx.allocator().stats();
   auto each = [&](Tag t) { return static_cast<double>(s.live[t]) / (4096.0 * 4096.0); };

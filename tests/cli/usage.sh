@@ -175,6 +175,18 @@ if [[ -w /dev/full ]]; then
   [[ $got == 1 ]] || fail "kiln doctor >/dev/full: exit $got, expected 1"
 fi
 
+expect 2 2 '^kiln: kiln sample needs --checkpoint$' sample
+expect 2 2 "^kiln: there is no folder $work/none$" sample --checkpoint "$work/none"
+expect 2 2 "^kiln: .* holds no config.json; expected the folder of a model$" sample --checkpoint "$work"
+expect 2 1 "^kiln: --top-p is '2'; expected a number from 1e-12 to 1$" sample --checkpoint "$work" --top-p 2
+expect 2 2 '^kiln: kiln eval needs --text$' eval --checkpoint "$work"
+expect 0 0 'Example:' sample --help
+expect 0 0 'Example:' eval --help
+"$kiln" convert --random nano --to "$work/nano" >"$work/out" 2>"$work/err" || fail "kiln convert --random nano"
+expect 1 2 '^kiln: the tokenizer has 257 tokens, the model in .*/nano has 256$' \
+  sample --checkpoint "$work/nano" --tokenizer byte
+expect 2 2 '^kiln: .*/nano holds no tokenizer$' sample --checkpoint "$work/nano"
+
 if command -v python3 >/dev/null; then
   for command in doctor ops sizes; do
     "$kiln" $command --json >"$work/out" 2>"$work/err"

@@ -80,6 +80,23 @@ TEST_F(CudaBackendTest, CopiesThereAndBack) {
   backend_->release(b);
 }
 
+TEST_F(CudaBackendTest, CopiesRowsAtTheirPitches) {
+  void* from = backend_->allocate(kBytes);
+  void* to = backend_->allocate(kBytes);
+  const std::vector<int> sent = counting(1, kCount);
+  backend_->copy_to_device(from, sent.data(), kBytes, stream_);
+  backend_->zero(to, kBytes, stream_);
+  constexpr std::size_t kInt = sizeof(int);
+  backend_->copy_rows(to, 7 * kInt, from, 5 * kInt, 3 * kInt, 4, stream_);
+  backend_->copy_rows(nullptr, 0, nullptr, 0, 0, 4, stream_);
+  std::vector<int> got(kCount);
+  backend_->copy_to_host(got.data(), to, kBytes, stream_);
+  backend_->synchronize(stream_);
+  for (std::size_t i = 0; i < 28; ++i) EXPECT_EQ(got[i], i % 7 < 3 ? sent[i / 7 * 5 + i % 7] : 0) << i;
+  backend_->release(from);
+  backend_->release(to);
+}
+
 TEST_F(CudaBackendTest, NoRoomIsNullAndLeavesNoError) {
   EXPECT_EQ(backend_->allocate(std::size_t{1} << 50), nullptr);
   void* p = backend_->allocate(1);

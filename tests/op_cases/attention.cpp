@@ -40,6 +40,9 @@ std::vector<OpCase> attention_cases() {
   one("causal_67x200_d24", {1, 67, 200, 1, 1, 24}, true);  // a diagonal that crosses two key tiles
   one("causal_150x70_d17", {1, 150, 70, 1, 1, 17}, true);  // a whole tile of queries that see nothing
   one("causal_3x128_d128", {1, 3, 128, 4, 2, 128}, true);
+  one("one_query_131_d80", {2, 1, 131, 4, 2, 80}, true, 5);
+  one("8x40_d19", {1, 8, 40, 2, 1, 19}, true);
+  one("full_6x3_d64", {1, 6, 3, 1, 1, 64}, false);
   one("no_keys", {1, 5, 0, 2, 1, 8}, true);
   return cases;
 }

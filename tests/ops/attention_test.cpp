@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "autograd/tape.h"
 #include "base/rng.h"
@@ -128,6 +129,36 @@ TEST_P(AttentionVariants, AQueryThatSeesNothingGetsZeroAndGivesZero) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionVariants, testing::Values("flash", "naive", "composed"));
+
+// few_rows takes too few queries for the cases above.
+TEST(Attention, FewRowsKeepsMaskedNansOutAndItsBitsOnAnyThreads) {
+  constexpr int64_t kFew = 5, kMany = 90;
+  std::vector<float> q, kv;
+  for (uint64_t i = 0; i < kFew * kWidth; ++i) q.push_back(philox_normal(philox_key(5, "q"), i));
+  for (uint64_t i = 0; i < kMany * kWidth; ++i) kv.push_back(philox_normal(philox_key(5, "kv"), i));
+  kv[(kMany - 2) * kWidth] = NAN;                         // seen by the last two queries only
+  const auto run = [&](int threads, std::size_t first) {  // queries from `first` on
+    RankOptions options;
+    options.threads = threads;
+    RankContext ctx(options);
+    const Tensor tq = ctx.empty({1, kFew - static_cast<int64_t>(first), kWidth}, DType::f32);
+    const Tensor t = ctx.empty({1, kMany, kWidth}, DType::f32);
+    ctx.upload(tq, q.data() + first * kWidth);
+    ctx.upload(t, kv.data());
+    const Tensor o = attention(ctx, tq, t, t, {.heads = 1, .kv_heads = 1, .variant = "few_rows"});
+    std::vector<float> x(static_cast<std::size_t>(o.numel()));
+    ctx.download(x.data(), o);
+    return x;
+  };
+  const auto same = [](float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; };
+  const auto one = run(1, 0), three = run(3, 0), last = run(2, kFew - 1);
+  ASSERT_EQ(one.size(), three.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_TRUE(same(one[i], three[i])) << i;
+    EXPECT_EQ(std::isnan(one[i]), i / kWidth >= kFew - 2) << i;
+  }
+  for (std::size_t i = 0; i < last.size(); ++i) EXPECT_TRUE(same(last[i], one[(kFew - 1) * kWidth + i])) << i;
+}
 
 std::size_t peak_of_attention(std::string_view variant, int64_t T) {
   RankOptions options;

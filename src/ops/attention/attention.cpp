@@ -41,6 +41,15 @@ Cost flash_cost(const AttentionProblem& p, Pass pass) {
                                : Cost{5 * products, (4 * qo + 4 * kv) * e + lse};
 }
 
+// The probabilities are written for a backward that may come, and read by nobody else.
+Cost few_rows_cost(const AttentionProblem& p, Pass pass) {
+  const Cost naive = naive_cost(p, pass);
+  if (pass == Pass::backward) return naive;
+  const double matrix =
+      static_cast<double>(p.B * p.H) * static_cast<double>(p.Tq) * static_cast<double>(p.Tk);
+  return {naive.flops, naive.bytes - matrix * static_cast<double>(size_of(p.dtype))};
+}
+
 DType same(const AttentionProblem& p) { return p.dtype; }
 Shape queries(const AttentionProblem& p) { return {p.B, p.Tq, p.H * p.D}; }
 Shape keys(const AttentionProblem& p) { return {p.B, p.Tk, p.Hkv * p.D}; }
@@ -75,6 +84,8 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
 }
 
 const Variant<AttentionOp> kRows[] = {
+    {"few_rows", DeviceType::cpu, attention_cpu_few_rows_unsupported, kNaiveSaves, cpu_naive_workspace,
+     few_rows_cost, attention_cpu_few_rows_forward, attention_cpu_naive_backward},
     {"flash", DeviceType::cpu, needs_fp32_or_narrower<AttentionProblem>, kFlashSaves,
      attention_cpu_flash_workspace, flash_cost, attention_cpu_flash_forward, attention_cpu_flash_backward},
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,

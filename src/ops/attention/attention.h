@@ -77,6 +77,8 @@ Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tenso
 Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
                           const Tensor& v);
 Cost attention_composed_cost(const AttentionProblem& p, Pass pass);
+std::string attention_cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
+void attention_cpu_few_rows_forward(RankContext& ctx, const AttentionForward& f);
 std::size_t attention_cpu_flash_workspace(const AttentionProblem& p, Pass pass);
 void attention_cpu_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_flash_backward(RankContext& ctx, const AttentionBackward& b);

@@ -62,7 +62,7 @@ int64_t rows_per_chunk(int64_t in, std::size_t element) {
 
 std::string linear_cpu_few_rows_unsupported(const LinearProblem& p, const DeviceTraits&) {
   if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
-  if (p.rows > kMostRows) return cat("for at most ", kMostRows, " rows, here are ", p.rows);
+  if (p.rows > kMostRows) return cat("takes at most ", kMostRows, " rows, not ", p.rows);
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "data/utf8.h"
 
 namespace kiln {
@@ -44,14 +45,14 @@ TEST(Utf8Stream, ShowsACharacterAsSoonAsItIsThere) {
 
 TEST(Utf8Stream, ReplacesWhatCannotBecomeACharacter) {
   for (std::size_t n = 1; n <= 3; ++n) {
-    EXPECT_EQ(stream("a\xff\x62", n), "a" + broken(1, "b"));
+    EXPECT_EQ(stream("a\xff\x62", n), cat("a", broken(1, "b")));
     EXPECT_EQ(stream("\xe2\x82\x41", n), broken(1, "A"));  // never completed
     EXPECT_EQ(stream("\xed\xa0\x80", n), broken(3));       // a surrogate
     EXPECT_EQ(stream("\xe0\x80.", n), broken(2, "."));     // overlong
     EXPECT_EQ(stream("\xf4\x90.", n), broken(2, "."));     // beyond U+10FFFF
     EXPECT_EQ(stream("\xf0\x9f\x98", n), broken(1));       // at the end
     EXPECT_EQ(stream("\xc3\xc3\xa9", n), broken(1, "\xc3\xa9"));
-    EXPECT_EQ(stream("\0\x80"s, n), "\0"s + broken(1));
+    EXPECT_EQ(stream("\0\x80"s, n), cat("\0"s, broken(1)));
   }
 }
 

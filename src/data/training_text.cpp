@@ -112,8 +112,8 @@ TrainingText read_training_text(const std::string& path, const TextOptions& o, T
   return t;
 }
 
-EvaluationText read_evaluation_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer,
-                                    ThreadPool& pool) {
+EvaluationText read_evaluation_text(const std::string& path,
+                                    const std::shared_ptr<const Tokenizer>& tokenizer, ThreadPool& pool) {
   if (is_token_folder(path)) {
     const TrainingText t = from_shards(path, pool);
     if (tokenizer && tokenizer->fingerprint() != t.tokenizer->fingerprint())

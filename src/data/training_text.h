@@ -39,7 +39,7 @@ struct EvaluationText {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TokenSet> tokens;
 };
-EvaluationText read_evaluation_text(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer,
-                                    ThreadPool& pool);
+EvaluationText read_evaluation_text(const std::string& path,
+                                    const std::shared_ptr<const Tokenizer>& tokenizer, ThreadPool& pool);
 
 }  // namespace kiln

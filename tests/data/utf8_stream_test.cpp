@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "data/utf8.h"
 
 namespace kiln {
@@ -10,7 +11,14 @@ namespace {
 using namespace std::string_literals;
 
 const std::string kText = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";  // 1, 2, 3 and 4 bytes
-const std::string kBroken = "\xef\xbf\xbd";
+
+// U+FFFD so many times, and what follows.
+std::string broken(int count, std::string_view rest = {}) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += "\xef\xbf\xbd";
+  text += rest;
+  return text;
+}
 
 std::string stream(const std::string& text, std::size_t bytes_at_once) {
   Utf8Stream s;
@@ -37,14 +45,14 @@ TEST(Utf8Stream, ShowsACharacterAsSoonAsItIsThere) {
 
 TEST(Utf8Stream, ReplacesWhatCannotBecomeACharacter) {
   for (std::size_t n = 1; n <= 3; ++n) {
-    EXPECT_EQ(stream("a\xff\x62", n), "a" + kBroken + "b");
-    EXPECT_EQ(stream("\xe2\x82\x41", n), kBroken + "A");                // never completed
-    EXPECT_EQ(stream("\xed\xa0\x80", n), kBroken + kBroken + kBroken);  // a surrogate
-    EXPECT_EQ(stream("\xe0\x80.", n), kBroken + kBroken + ".");         // overlong
-    EXPECT_EQ(stream("\xf4\x90.", n), kBroken + kBroken + ".");         // beyond U+10FFFF
-    EXPECT_EQ(stream("\xf0\x9f\x98", n), kBroken);                      // at the end
-    EXPECT_EQ(stream("\xc3\xc3\xa9", n), kBroken + "\xc3\xa9");
-    EXPECT_EQ(stream("\0\x80"s, n), "\0"s + kBroken);
+    EXPECT_EQ(stream("a\xff\x62", n), cat("a", broken(1, "b")));
+    EXPECT_EQ(stream("\xe2\x82\x41", n), broken(1, "A"));  // never completed
+    EXPECT_EQ(stream("\xed\xa0\x80", n), broken(3));       // a surrogate
+    EXPECT_EQ(stream("\xe0\x80.", n), broken(2, "."));     // overlong
+    EXPECT_EQ(stream("\xf4\x90.", n), broken(2, "."));     // beyond U+10FFFF
+    EXPECT_EQ(stream("\xf0\x9f\x98", n), broken(1));       // at the end
+    EXPECT_EQ(stream("\xc3\xc3\xa9", n), broken(1, "\xc3\xa9"));
+    EXPECT_EQ(stream("\0\x80"s, n), cat("\0"s, broken(1)));
   }
 }
 

@@ -30,10 +30,9 @@ class TextGeneration : public testing::Test {
   }
 
   // Greedy, as one would write it down: all logits of the window, the highest of the last row.
-  std::vector<int32_t> slow_loop(std::vector<int32_t> ids, int64_t tokens, int64_t context) {
+  std::vector<int32_t> slow_loop(std::vector<int32_t> window, int64_t tokens, int64_t context) {
     const GradModeGuard off(ctx_, GradMode::off);
     std::vector<int32_t> made;
-    std::vector<int32_t> window = ids;
     while (static_cast<int64_t>(made.size()) < tokens) {
       const auto T = static_cast<int64_t>(window.size());
       const Tensor t = ctx_.empty({1, T}, DType::i32);

@@ -68,7 +68,8 @@ struct Case {
 
 class Resume : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Runs, Resume,
-                         testing::Values(Case{"fp32", 1}, Case{"fp32", 4}, Case{"bf16", 1}, Case{"bf16", 4}));
+                         testing::Values(Case{"fp32", 1}, Case{"fp32", 4}, Case{"bf16", 1}, Case{"bf16", 4},
+                                         Case{"autocast", 1}, Case{"pure-bf16", 2}, Case{"fp16", 1}));
 
 TEST_P(Resume, StoppedOrKilledItEndsWithTheSameBytes) {
   const TempFolder folder;

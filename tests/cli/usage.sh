@@ -177,7 +177,7 @@ fi
 
 expect 2 2 '^kiln: kiln sample needs --checkpoint$' sample
 expect 2 2 "^kiln: there is no folder $work/none$" sample --checkpoint "$work/none"
-expect 2 2 "^kiln: .* holds no config.json; expected the folder of a model$" sample --checkpoint "$work"
+expect 2 2 "^kiln: .* holds neither config.json nor checkpoints; expected the folder of a model or of a run$" sample --checkpoint "$work"
 expect 2 1 "^kiln: --top-p is '2'; expected a number from 1e-12 to 1$" sample --checkpoint "$work" --top-p 2
 expect 2 2 '^kiln: kiln eval needs --text$' eval --checkpoint "$work"
 expect 0 0 'Example:' sample --help

@@ -156,8 +156,9 @@ TEST_F(Sample, SaysWhatIsWrongWithARequest) {
 TEST_F(Sample, AFolderThatIsNoModelIsNamed) {
   EXPECT_EQ(KILN_ERROR_OF(model_folder(folder_ / "nowhere")).substr(0, 19), "there is no folder ");
   EXPECT_NE(KILN_ERROR_OF(model_folder(folder_ / "config.json")).find("is a file"), std::string::npos);
-  EXPECT_NE(KILN_ERROR_OF(model_folder(folder_.path() + "/..")).find("holds neither config.json nor checkpoints"),
-            std::string::npos);
+  EXPECT_NE(
+      KILN_ERROR_OF(model_folder(folder_.path() + "/..")).find("holds neither config.json nor checkpoints"),
+      std::string::npos);
   EXPECT_EQ(model_folder(model_), model_);
 }
 

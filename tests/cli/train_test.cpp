@@ -70,7 +70,9 @@ TEST(Train, LearnsATextAndSaysWhatItIs) {
 }
 
 TEST(Train, LearnsKilnsOwnSourcesWithAVocabularyOfTheirOwn) {
+  const TempFolder folder;
   TrainRequest r = small("");
+  r.run = folder / "run";
   r.vocab = 400;
   const Record record = run(r);
   EXPECT_EQ(record.setup.model.vocab, 400);

@@ -15,7 +15,7 @@ settings=(--size "$size" --vocab 1024 --batch "$batch" --context "$context" --pr
 echo "measuring how many steps fit into $seconds s"
 trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
-rate=$("$kiln" train "${settings[@]}" --steps 20 --out "$trial/run" --json 2>/dev/null |
+rate=$("$kiln" train "${settings[@]}" --steps 20 --sample-tokens 0 --out "$trial/run" --json 2>/dev/null |
   sed -n 's/^ *"tokens_per_s": \([0-9]*\).*/\1/p')
 [[ -n $rate ]] || { echo "demo: the trial run said nothing; run: $kiln train ${settings[*]} --steps 20" >&2; exit 1; }
 steps=$((seconds * rate / (batch * context)))

@@ -212,7 +212,7 @@ def run_kiln(kiln, order, threads, steps):
     command = [
         kiln, "train", "--json", "--out", os.path.join(folder, "run"), "--size", order["size"],
         "--vocab", str(order["vocab"]), "--batch", str(order["batch"]), "--context", str(order["context"]),
-        "--precision", order["precision"], "--threads", str(threads), "--steps", str(steps), "--lr", "1e-4",
+        "--precision", order["precision"], "--threads", str(threads), "--steps", str(steps), "--lr", "1e-4", "--sample-tokens", "0",
         "--held-out", "0",
     ]  # fmt: skip
     try:

@@ -28,8 +28,8 @@ echo
 
 for prompt in '// The ' 'void ' 'kiln is '; do
   echo
-  echo "--- kiln sample --checkpoint $run --prompt '$prompt'"
-  "$kiln" sample --checkpoint "$run" --prompt "$prompt"
+  echo "--- kiln sample --checkpoint $run --prompt '$prompt' --temperature 0.8 --top-p 0.95"
+  "$kiln" sample --checkpoint "$run" --prompt "$prompt" --temperature 0.8 --top-p 0.95
 done
 echo
 echo "all of it is in $run:"

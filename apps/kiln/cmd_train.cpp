@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kiln/cmd.h"
+#include "kiln/model_folder.h"
 #include "kiln/one_line.h"
 #include "kiln/parse_number.h"
 #include "kiln/train.h"
@@ -32,7 +33,7 @@ struct Typed {
 std::string run_folder_of(const TrainRequest& r, const CommonOptions& common) {
   if (common.out_given) return common.out;
   const std::filesystem::path text =
-      std::filesystem::path(r.text.empty() ? "kiln" : r.text).lexically_normal();
+      r.text.empty() ? "kiln" : std::filesystem::absolute(r.text).lexically_normal();
   const std::string stem = text.has_stem() ? text.stem().string() : text.parent_path().stem().string();
   const std::string model = r.model.empty() ? r.size : std::filesystem::path(r.model).stem().string();
   return fmt::format("{}/{}-{}", common.out, stem.empty() ? "text" : stem, model);
@@ -64,10 +65,10 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
                 ErrorKind::usage);
   r.stop_on_save_error = t.on_save_error == "stop";
   read_number<int32_t>("--vocab", t.vocab, 257, 1 << 24, r.vocab);
-  if (r.text.empty() && t.vocab.empty() && t.request.tokenizer == "byte")
-    r.vocab = 1024;  // reads better than bytes
+  if (r.text.empty() && t.vocab.empty() && r.tokenizer.empty()) r.vocab = 1024;  // reads better than bytes
   read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
   read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
+  if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
   if (common.device != "auto" && common.device != "cpu")
@@ -84,24 +85,33 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
 
 extern "C" void on_stop_signal(int) {
-  stop_requested.store(true);
-  for (const int signal : kStopSignals) std::signal(signal, SIG_DFL);
+  if (stop_requested.exchange(true)) return;
+  for (const int signal : kStopSignals) {
+    // What was ignored when the process began stays so: nohup means it.
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
 }
 
 class StopOnSignals {
  public:
   StopOnSignals() {
     stop_requested.store(false);
-    for (int i = 0; i < 3; ++i) previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
+    for (int i = 0; i < 3; ++i) {
+      previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
+      if (previous_[i] == SIG_IGN) std::signal(kStopSignals[i], SIG_IGN);
+    }
+    broken_pipe_ = std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines is gone; the training is not
   }
   ~StopOnSignals() {
     for (int i = 0; i < 3; ++i) std::signal(kStopSignals[i], previous_[i]);
+    std::signal(SIGPIPE, broken_pipe_);
   }
   StopOnSignals(const StopOnSignals&) = delete;
   StopOnSignals& operator=(const StopOnSignals&) = delete;
 
  private:
   void (*previous_[3])(int);
+  void (*broken_pipe_)(int);
 };
 
 double tokens_per_second(const RunTotals& t) {
@@ -111,9 +121,12 @@ double tokens_per_second(const RunTotals& t) {
 // What there is to say when it is over, for a person.
 std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleView& view) {
   std::string text;
-  if (o.steps_now == 0)
-    text = fmt::format("the run in {} has its {} steps already; --steps N goes on, --fresh begins anew\n",
-                       r.run, o.steps);
+  if (o.steps == 0) return "stopped before the first step: nothing was trained or saved\n";
+  if (o.skipped > 0)
+    text = fmt::format("{} update(s) left out: gradients overflowed at their loss scale\n", o.skipped);
+  if (o.steps_now == 0 && o.steps >= r.steps)
+    text += fmt::format("the run in {} has its {} steps already; --steps N goes on, --fresh begins anew\n",
+                        r.run, o.steps);
   text += fmt::format("{} of {} steps{}: loss {:.4f} to {:.4f}, {:.0f} tokens a second\n", o.steps, r.steps,
                       o.steps < r.steps ? " (stopped by a signal; the same command goes on)" : "",
                       o.totals.first_loss, o.totals.last_loss, tokens_per_second(o.totals));
@@ -137,9 +150,12 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"first_loss", outcome.totals.first_loss},
               {"final_loss", outcome.totals.last_loss},
               {"validation_loss", nullptr},
-              {"tokens_per_s", tokens_per_second(outcome.totals)},
+              {"tokens_per_s", nullptr},
               {"of_peak", view.of_peak()},
-              {"parameters", view.setup().parameters},
+              {"parameters", outcome.parameters},
+              {"skipped", outcome.skipped},
+              {"wanted_steps", request.steps},
+              {"stopped", outcome.steps < request.steps},
               {"checkpoint", outcome.checkpoint},
               {"sample", outcome.sample},
               {"run", request.run},
@@ -147,6 +163,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
     if (!view.metrics_complete())
       throw Error(fmt::format("{} lacks lines: the disk was full or failed", view.metrics()),
                   fmt::format("the model itself is whole: {}", outcome.checkpoint));
+    if (outcome.totals.seconds > 0) result["tokens_per_s"] = tokens_per_second(outcome.totals);
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;
     text = summary(request, outcome, view);
   }
@@ -163,9 +180,12 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
          "--text", r.text,
          "A text file, a folder of them, or a folder that kiln tokenize made (default kiln's own sources)")
       ->type_name("PATH");
-  app.add_option("--tokenizer", r.tokenizer, "byte (default), or a tokenizer's file or folder")
+  app.add_option("--tokenizer", r.tokenizer,
+                 "byte, or a tokenizer's file or folder (default: the model's own, else byte)")
       ->type_name("NAME");
-  app.add_option("--vocab", t->vocab, "Train a byte-level BPE of N tokens on the text first, and use it")
+  app.add_option(
+         "--vocab", t->vocab,
+         "Train a byte-level BPE of N tokens on the text first, and use it (default 1024 without --text)")
       ->type_name("N");
   app.add_option("--size", r.size, "The model, by the names of kiln sizes (default micro)")
       ->type_name("NAME");

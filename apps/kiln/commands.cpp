@@ -14,16 +14,16 @@ std::span<const Command> commands() {
       {"train", "text to a trained model, on the CPU", "kiln train --text README.md --size nano --steps 60",
        add_train},
       {"sample", "a model goes on with a text",
-       "kiln sample --checkpoint llama --prompt 'Once upon a time' --temperature 0.8 --top-p 0.95",
+       "kiln sample --checkpoint runs/README-nano --prompt 'Once upon a time' --temperature 0.8 --top-p 0.95",
        add_sample},
       {"eval", "how well a model predicts a text: loss, perplexity, bits per byte",
-       "kiln eval --checkpoint llama --text docs --context 512 --json", add_eval},
+       "kiln eval --checkpoint runs/README-nano --text README.md --json", add_eval},
       {"bench", "timed studies: op", "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16",
        add_bench},
       {"tokenize", "text to token shards; trains a BPE where asked to",
        "kiln tokenize --text docs --train-bpe 4096 --out runs/docs", add_tokenize},
       {"convert", "a Hugging Face model folder to another: dtype, shards; or a fresh model",
-       "kiln convert --from llama --to llama-bf16 --dtype bf16 --max-shard 2GB", add_convert},
+       "kiln convert --from runs/README-nano --to runs/nano-bf16 --dtype bf16", add_convert},
   };
   return kCommands;
 }

@@ -9,6 +9,7 @@
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "kiln/model_folder.h"
 #include "model/hf_index.h"
 #include "model/size_registry.h"
 
@@ -59,8 +60,8 @@ ConvertReport convert(const ConvertRequest& request, const WeightProgress& progr
   std::unique_ptr<WeightSource> source;
   // All that can be wrong with the source shows before the target is touched.
   if (!request.from.empty()) {
-    auto folder = std::make_unique<HfFolder>(request.from);
-    report.from = request.from;
+    report.from = model_folder(request.from);
+    auto folder = std::make_unique<HfFolder>(report.from);
     report.config = folder->config();
     report.source_files = folder->files();
     report.source_bytes = folder->bytes();
@@ -88,7 +89,7 @@ ConvertReport convert(const ConvertRequest& request, const WeightProgress& progr
 
   AtomicFolder target(request.to, request.force, is_model_file);
   report.tensors = save_hf_folder(target.temporary(), report.config, *source, request.save, progress);
-  if (!request.from.empty()) report.copied = copy_tokenizer(request.from, target.temporary());
+  if (!request.from.empty()) report.copied = copy_tokenizer(report.from, target.temporary());
   target.commit();
 
   report.to = request.to;

@@ -63,7 +63,8 @@ LoadedModel load_model(RankContext& ctx, const ModelRequest& r, const WeightProg
 }
 
 void check_vocabulary(const Tokenizer& tokenizer, const LoadedModel& m) {
-  if (tokenizer.vocab_size() == m.config.model.vocab) return;
+  // A model may have more: many pad their vocabulary to a round number.
+  if (tokenizer.vocab_size() <= m.config.model.vocab) return;
   throw Error(cat("the tokenizer has ", tokenizer.vocab_size(), " tokens, the model in ", m.folder, " has ",
                   m.config.model.vocab),
               "give the tokenizer it was trained with: --tokenizer NAME");

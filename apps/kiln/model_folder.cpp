@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kiln/one_line.h"
 #include "train/checkpoint.h"
+#include "train/manifest.h"
 
 namespace kiln::cli {
 
@@ -19,6 +20,7 @@ std::string model_folder(const std::string& path) {
   if (!fs::is_directory(status))
     throw Error(cat(path, " is a file; expected the folder of a model"),
                 "such a folder holds config.json, *.safetensors and tokenizer.json", ErrorKind::usage);
+  if (fs::exists(fs::path(path) / Manifest::kName, ignored)) (void)verify_checkpoint(path);
   if (fs::exists(fs::path(path) / "config.json", ignored)) return path;
   const std::string checkpoints = (fs::path(path) / "checkpoints").string();
   const auto warn = [](const std::string& line) {

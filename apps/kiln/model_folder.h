@@ -1,4 +1,4 @@
-// Which folder a user means by --checkpoint.
+// Which folder a user means by --checkpoint, --from or --model.
 #pragma once
 
 #include <string>

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/units.h"
+#include "device/cpu/host_limits.h"
 #include "kiln/train_options.h"
 #include "model/hf_folder.h"
 #include "perf/ceilings.h"
@@ -41,10 +44,10 @@ std::string sample_text(const TrainRequest& r, const CheckpointParts& parts) {
 }
 
 // Hears what the loop reports, keeps the totals, saves, and tells the view.
-class Session final : public RunListener {
+class RunKeeper final : public RunListener {
  public:
-  Session(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
-          const BatchLoader& loader, TrainState state)
+  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
+            const BatchLoader& loader, TrainState state)
       : request_(request),
         parts_(parts),
         view_(view),
@@ -70,7 +73,18 @@ class Session final : public RunListener {
     saver_.save(state_);
     if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
   }
-  void on_sample(int64_t step) override { view_.on_sample_text(step, sample_text(request_, parts_)); }
+  void on_sample(int64_t step) override {
+    if (const std::string text = sample(); !text.empty()) view_.on_sample_text(step, text);
+  }
+  // A picture of the model, not part of its training: where it cannot be made, that is said and no more.
+  std::string sample() {
+    try {
+      return sample_text(request_, parts_);
+    } catch (const Error& e) {
+      view_.on_warning(cat("no sample: ", e.what()));
+      return {};
+    }
+  }
 
   const TrainState& state() const { return state_; }
 
@@ -84,14 +98,25 @@ class Session final : public RunListener {
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
-TrainSetup describe(const TrainRequest& r, const RankOptions& options, RankContext& ctx, Llama& model,
+// Before the first byte is allocated: a machine that runs out of memory kills the process, and others with
+// it.
+void check_memory(const MemoryStats& predicted) {
+  const HostLimits host = read_host_limits();
+  const std::uint64_t room =
+      std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
+  if (room == 0 || predicted.peak_total <= room) return;
+  throw Error(
+      cat("this run needs ", human({predicted.peak_total}), " of memory; ", human({room}), " are available"),
+      "take a smaller --size, --batch or --context, --precision bf16, or --recompute block");
+}
+
+TrainSetup describe(const TrainRequest& r, RankContext& ctx, const Llama& model, const MemoryStats& memory,
                     const TrainingText& text) {
   TrainSetup s;
   s.model = model.config();
-  for (const Param& p : model.params().params()) s.parameters += p.shape.numel();
   s.groups = count_params(model.config());
-  s.memory = predict_memory({model.config(), model.params().layout(), step_of(r), text.validation != nullptr},
-                            options);
+  s.parameters = s.groups.total();
+  s.memory = memory;
   s.text = text.name;
   s.train_tokens = text.train->size();
   s.validation_tokens = text.validation ? text.validation->size() : 0;
@@ -102,7 +127,7 @@ TrainSetup describe(const TrainRequest& r, const RankOptions& options, RankConte
   s.isa = name_of(isa);
   s.peak_flops =
       measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
-          .flops_for(model.params().policy().compute == DType::bf16 ? DType::bf16 : DType::f32, isa)
+          .flops_for(model.dtype() == DType::bf16 ? DType::bf16 : DType::f32, isa)
           .all;
   return s;
 }
@@ -112,34 +137,46 @@ void record_run(const RunFolder& run, const TrainRequest& r, const TrainSetup& s
   const std::string path = run.file("run.json");
   const std::string now = run_record(r, setup, run.generation());
   if (!setup.resumed.empty() && std::filesystem::exists(path)) {
-    for (const std::string& change :
-         changed_options(read_small_file(path, std::size_t{1} << 20, "a run.json"), now))
-      view.on_warning(cat("going on with other options: ", change));
+    try {
+      for (const std::string& change :
+           changed_options(read_small_file(path, std::size_t{1} << 20, "a run.json"), now))
+        view.on_warning(cat("going on with other options: ", change));
+    } catch (const Error& e) {  // the checkpoints have what counts
+      view.on_warning(cat("cannot tell which options changed: ", e.what()));
+    }
   }
   write_file_atomically(path, now);
 }
 
+std::string what_is_safe(const RunSaver& saver) {
+  return saver.last_good().empty() ? std::string("there is no checkpoint yet")
+                                   : cat("the last good checkpoint is ", saver.last_good());
+}
+
 // Names what is safe in whatever goes wrong from here on.
-TrainOutcome run_steps(TrainingRun& run, Session& session, RunSaver& saver, int64_t first,
+TrainOutcome run_steps(TrainingRun& run, RunKeeper& keeper, RunSaver& saver, int64_t first,
                        const std::atomic<bool>& stop) {
   TrainOutcome outcome;
   try {
-    outcome.steps = run.run(session, stop);
+    outcome.steps = run.run(keeper, stop);
   } catch (const Error& e) {
-    const std::string& good = saver.last_good();
-    throw Error(e.what(),
-                cat(e.hint(), e.hint().empty() ? "" : "; ",
-                    good.empty() ? std::string("there is no checkpoint yet")
-                                 : cat("the last good checkpoint is ", good)),
-                e.kind());
+    throw Error(e.what(), cat(e.hint(), e.hint().empty() ? "" : "; ", what_is_safe(saver)), e.kind());
+  } catch (const std::bad_alloc&) {
+    throw Error("out of memory on the host", what_is_safe(saver));
   }
-  if (saver.error())
-    throw Error(cat("the last save failed: ", saver.error()->what()),
-                saver.last_good().empty() ? "there is no checkpoint"
-                                          : cat("the last good checkpoint is ", saver.last_good()));
+  if (saver.error()) throw Error(cat("the last save failed: ", saver.error()->what()), what_is_safe(saver));
   outcome.steps_now = outcome.steps - first;
   outcome.checkpoint = saver.last_good();
-  outcome.totals = session.state().totals;
+  outcome.totals = keeper.state().totals;
+  return outcome;
+}
+
+TrainOutcome already_done(const TrainState& state, const std::string& checkpoint, const ModelConfig& config) {
+  TrainOutcome outcome;
+  outcome.steps = state.step();
+  outcome.checkpoint = checkpoint;
+  outcome.totals = state.totals;
+  outcome.parameters = count_params(config).total();
   return outcome;
 }
 
@@ -153,6 +190,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   options.variants = choose_variants(r.preset, r.variants).ops;
   RankContext ctx(options);
   const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
+  if (stop) return {};
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
   BatchLoader loader(text.train,
                      {.batch = r.batch, .context = r.context, .micro_steps = r.micro_steps, .seed = r.seed});
@@ -176,12 +214,17 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   clear_leftovers(folder, state.step());
   if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
 
-  Llama model(config);
+  if (found && state.step() >= r.steps) return already_done(state, *found, config);
+
   const StepOptions shape = step_of(r);
-  model.params().materialize(ctx, layout_for(precision_of(r), shape));
+  const ParamLayout layout = layout_for(precision_of(r), shape);
+  const MemoryStats memory = predict_memory({config, layout, shape, text.validation != nullptr}, options);
+  check_memory(memory);
+  Llama model(config);
+  model.params().materialize(ctx, layout);
   Strategy one_rank;
   TrainStep step(ctx, model, one_rank, shape);
-  const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), r.context};
+  const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), hf_config_of(r)};
   if (found) {
     load_checkpoint(*found, parts);
     step.restore(state.scalars);
@@ -190,7 +233,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
     load_weights(source, config, RopeLayout::halves, ctx, model.params());
   }
 
-  TrainSetup setup = describe(r, options, ctx, model, text);
+  TrainSetup setup = describe(r, ctx, model, memory, text);
   setup.first_step = state.step();
   setup.resumed = found.value_or("");
   record_run(folder, r, setup, view);
@@ -200,11 +243,13 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   run_options.first = state.step();
   RunSaver saver(folder, parts, {r.keep, r.stop_on_save_error}, warn);
   saver.start_from(setup.resumed);
-  Session session(r, parts, view, saver, loader, std::move(state));
+  RunKeeper keeper(r, parts, view, saver, loader, std::move(state));
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
-  TrainOutcome outcome = run_steps(run, session, saver, setup.first_step, stop);
-  view.on_memory(ctx.allocator().stats());
-  outcome.sample = sample_text(r, parts);
+  TrainOutcome outcome = run_steps(run, keeper, saver, setup.first_step, stop);
+  outcome.parameters = setup.parameters;
+  outcome.skipped = step.finish().skipped;
+  if (outcome.steps_now > 0) view.on_memory(ctx.allocator().stats());
+  if (!stop && outcome.steps > 0) outcome.sample = keeper.sample();
   return outcome;
 }
 

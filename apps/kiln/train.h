@@ -14,11 +14,11 @@
 namespace kiln::cli {
 
 struct TrainRequest {
-  std::string run;                 // the run's folder
-  bool fresh = false;              // do not go on with what is there
-  std::string text;                // file, folder, or token folder; empty: kiln's own sources
-  std::string tokenizer = "byte";  // where the text is not tokens already
-  int32_t vocab = 0;               // above 0: instead of it, a BPE of so many tokens trained on the text
+  std::string run;        // the run's folder
+  bool fresh = false;     // do not go on with what is there
+  std::string text;       // file, folder, or token folder; empty: kiln's own sources
+  std::string tokenizer;  // where the text is not tokens already; empty: the model's own, else bytes
+  int32_t vocab = 0;      // above 0: instead of it, a BPE of so many tokens trained on the text
   std::string size = "micro";
   std::string model;               // instead of a size: a config.json, or a Hugging Face folder to begin from
   int64_t kv_heads = 0;            // 0: as the model has it
@@ -68,8 +68,10 @@ struct TrainOutcome {
   int64_t steps = 0;       // of the whole run
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
-  RunTotals totals;        // of the whole run
-  std::string sample;      // what the model writes now; empty where there is no tokenizer
+  int64_t parameters = 0;
+  int64_t skipped = 0;  // updates a loss scale left out, of the whole run
+  RunTotals totals;     // of the whole run
+  std::string sample;   // what the model writes now; empty where there is no tokenizer
 };
 
 class TrainView : public RunListener {

@@ -16,9 +16,9 @@ namespace {
 using nlohmann::ordered_json;
 
 // A config.json, or a folder with one.
-ModelConfig read_model(const std::string& path) {
+HfConfig read_model(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path);
-  return read_hf_config(folder ? (std::filesystem::path(path) / "config.json").string() : path).model;
+  return read_hf_config(folder ? (std::filesystem::path(path) / "config.json").string() : path);
 }
 
 int64_t save_every_of(const TrainRequest& r) {
@@ -30,12 +30,24 @@ int64_t save_every_of(const TrainRequest& r) {
 Precision precision_of(const TrainRequest& r) { return parse_precision("--precision", r.precision); }
 
 ModelConfig model_of(const TrainRequest& r) {
-  ModelConfig c = r.model.empty() ? config_of(find_model_size(r.size)) : read_model(r.model);
+  ModelConfig c = r.model.empty() ? config_of(find_model_size(r.size)) : read_model(r.model).model;
+  if (std::filesystem::is_directory(r.model) &&
+      ((r.kv_heads > 0 && r.kv_heads != c.kv_heads) || (r.tied && !c.tied)))
+    throw Error(cat(r.model, " has weights for ", c.kv_heads, " key/value heads and ", c.tied ? "a" : "no",
+                    " tied head"),
+                "--kv-heads and --tied are for a model that begins from nothing: give its config.json",
+                ErrorKind::usage);
   if (r.kv_heads > 0) c.kv_heads = r.kv_heads;
   c.tied = c.tied || r.tied;
   c.recompute = parse_recompute("--recompute", r.recompute);
   choose_variants(r.preset, r.variants).apply_to(c);
   check_config(c);
+  return c;
+}
+
+HfConfig hf_config_of(const TrainRequest& r) {
+  HfConfig c = r.model.empty() ? HfConfig() : read_model(r.model);
+  c.max_positions = r.model.empty() ? r.context : std::max(c.max_positions, r.context);
   return c;
 }
 
@@ -51,8 +63,16 @@ StepOptions step_of(const TrainRequest& r) {
   return s;
 }
 
+// A model that comes with a tokenizer was trained on its ids, and knows no others.
+std::string tokenizer_of(const TrainRequest& r) {
+  if (!r.tokenizer.empty()) return r.tokenizer;
+  const bool own = std::filesystem::is_directory(r.model) &&
+                   std::filesystem::exists(std::filesystem::path(r.model) / "tokenizer.json");
+  return own && r.vocab == 0 ? r.model : "byte";
+}
+
 TextOptions text_of(const TrainRequest& r) {
-  return {.tokenizer = r.tokenizer, .train_vocab = r.vocab, .held_out = r.held_out, .context = r.context};
+  return {.tokenizer = tokenizer_of(r), .train_vocab = r.vocab, .held_out = r.held_out, .context = r.context};
 }
 
 LrSchedule schedule_of(const TrainRequest& r) {
@@ -105,7 +125,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
   const StepOptions step = step_of(r);
   const ModelConfig& m = s.model;
   const ordered_json options = {{"text", r.text},
-                                {"tokenizer", r.tokenizer},
+                                {"tokenizer", tokenizer_of(r)},
                                 {"vocab", r.vocab},
                                 {"model", r.model.empty() ? r.size : r.model},
                                 {"precision", r.precision},
@@ -124,6 +144,16 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                                 {"beta2", step.adamw.beta2},
                                 {"eps", step.adamw.eps},
                                 {"clip", r.clip},
+                                {"loss_scale", r.loss_scale.initial},
+                                {"scale_interval", r.loss_scale.interval},
+                                {"eval_every", r.eval_every},
+                                {"eval_batches", r.eval_batches},
+                                {"save_every", save_every_of(r)},
+                                {"keep", r.keep},
+                                {"on_save_error", r.stop_on_save_error ? "stop" : "go-on"},
+                                {"sample_every", r.sample_every},
+                                {"sample_tokens", r.sample_tokens},
+                                {"prompt", r.prompt},
                                 {"held_out", r.held_out},
                                 {"overfit", r.overfit},
                                 {"seed", r.seed}};

@@ -1,6 +1,7 @@
 #include "kiln/train_view.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -24,6 +25,13 @@ std::string human_time(double seconds) {
   return fmt::format("{}:{:02} h", s / 3600, s % 3600 / 60);
 }
 
+// A line that wraps cannot be drawn over.
+std::size_t terminal_width() {
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col : 80;
+}
+
 }  // namespace
 
 ConsoleView::ConsoleView(std::string run)
@@ -40,8 +48,9 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   losses_ = metrics_->kept_losses();
   events_.emplace(std::filesystem::path(metrics_path_).parent_path().string());
   std::string text;
-  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n", r.size,
-                      s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, r.precision);
+  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n",
+                      r.model.empty() ? r.size : r.model, s.model.layers, s.model.d_model, s.model.heads,
+                      s.model.vocab, r.precision);
   text += fmt::format("text     {}: {} tokens to train on, {} held out\n", s.text, s.train_tokens,
                       s.validation_tokens);
   text += fmt::format("step     {} x {} tokens x {} = {} tokens, {:.3g} GFLOP\n", r.batch, r.context,
@@ -84,7 +93,7 @@ void ConsoleView::write_metrics(const std::string& json_object) {
 
 // TensorBoard's, in batches: a write a second is often enough for a picture.
 void ConsoleView::add_event(int64_t step, const char* tag, double value) {
-  events_->add(step, tag, value);
+  keep_going([&] { events_->add(step, tag, value); });
   const auto now = Clock::now();
   if (now - last_flush_ < std::chrono::seconds(1)) return;
   last_flush_ = now;
@@ -118,12 +127,12 @@ void ConsoleView::print_line(const StepReport& r) {
   line += r.skipped ? "overflowed, skipped" : fmt::format("norm {:.3f}", r.grad_norm);
   line += scale;
   if (rate > 0) {
-    const auto left = static_cast<double>((steps_ - r.step) * setup_.tokens_per_step);
+    const double left = static_cast<double>(steps_ - r.step) * static_cast<double>(setup_.tokens_per_step);
     line += fmt::format("  {:.0f} tok/s  {:.0f} % of peak  {} left", rate, 100 * of_peak(),
                         human_time(left / rate));
   }
   if (terminal_) {
-    std::fprintf(stderr, "\r\x1b[K%s", one_line(line).c_str());
+    std::fprintf(stderr, "\r\x1b[K%s", one_line(line).substr(0, terminal_width() - 1).c_str());  // all ASCII
     std::fflush(stderr);
     drawn_ = true;
   } else {

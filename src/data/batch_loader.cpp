@@ -116,7 +116,8 @@ LoaderState BatchLoader::state() const {
           .seed = options_.seed,
           .shuffle = options_.shuffle,
           .context = options_.context,
-          .tokens = tokens_->size()};
+          .tokens = tokens_->size(),
+          .checksum = tokens_->checksum()};
 }
 
 void BatchLoader::seek(const LoaderState& to) {
@@ -127,6 +128,7 @@ void BatchLoader::seek(const LoaderState& to) {
                   "resume with the same data, context and seed, or start afresh");
   };
   same("the number of tokens", to.tokens, here.tokens);
+  same("the checksum of the tokens", to.checksum, here.checksum);
   same("the context", to.context, here.context);
   same("the seed", to.seed, here.seed);
   same("shuffling", to.shuffle, here.shuffle);
@@ -178,11 +180,8 @@ void BatchLoader::prefetch() {
 }
 
 nlohmann::ordered_json to_json(const LoaderState& state) {
-  return {{"next", state.next},
-          {"seed", state.seed},
-          {"shuffle", state.shuffle},
-          {"context", state.context},
-          {"tokens", state.tokens}};
+  return {{"next", state.next},       {"seed", state.seed},     {"shuffle", state.shuffle},
+          {"context", state.context}, {"tokens", state.tokens}, {"checksum", state.checksum}};
 }
 
 LoaderState loader_state(const JsonValue& json) {
@@ -191,7 +190,8 @@ LoaderState loader_state(const JsonValue& json) {
           .seed = json.at("seed").unsigned_integer(),
           .shuffle = json.at("shuffle").boolean(),
           .context = json.at("context").integer(1, kMost),
-          .tokens = json.at("tokens").integer(1, kMost)};
+          .tokens = json.at("tokens").integer(1, kMost),
+          .checksum = static_cast<uint32_t>(json.at("checksum").unsigned_integer(UINT32_MAX))};
 }
 
 }  // namespace kiln

@@ -41,7 +41,8 @@ struct LoaderState {
   uint64_t seed = 0;
   bool shuffle = true;
   int64_t context = 0;
-  int64_t tokens = 0;  // of the whole set
+  int64_t tokens = 0;     // of the whole set
+  uint32_t checksum = 0;  // TokenSet's
   friend bool operator==(const LoaderState&, const LoaderState&) = default;
 };
 nlohmann::ordered_json to_json(const LoaderState& state);

@@ -14,6 +14,12 @@ namespace fs = std::filesystem;
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
+// A run that keeps its metrics below the text it learns from would learn from them when it goes on.
+bool is_a_run(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / "run.json", ignored) && fs::exists(path / "lock", ignored);
+}
+
 // Paths of all regular files below a folder, sorted byte by byte: the same on every machine and in every
 // language.
 std::vector<std::string> files_below(const std::string& folder) {
@@ -23,7 +29,7 @@ std::vector<std::string> files_below(const std::string& folder) {
   const fs::recursive_directory_iterator end;
   while (!error && it != end) {
     std::error_code ignored;
-    if (hidden(it->path())) {
+    if (hidden(it->path()) || is_a_run(it->path())) {
       it.disable_recursion_pending();
     } else if (it->is_regular_file(ignored)) {
       paths.push_back(it->path().string());

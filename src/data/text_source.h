@@ -3,7 +3,8 @@
 //
 // Text is UTF-8 without zero bytes, and is taken as it is, byte for byte. A file named by the user that is
 // empty or is not text is an error. In a folder such files are passed over and remembered, as are those that
-// cannot be read; names that begin with a dot, and links to folders, are not looked at.
+// cannot be read; names that begin with a dot, links to folders, and folders of kiln's own runs, are not
+// looked at.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "data/token_folder.h"
 
@@ -42,6 +43,17 @@ TokenSet::TokenSet(std::vector<TokenShard> shards, int32_t vocab_size, ThreadPoo
         shard.read(b * kBlock, std::span(ids).first(n), vocab_size);
       }
     });
+  }
+  int64_t left = int64_t{64} << 20;
+  std::vector<int32_t> ids(kBlock);
+  for (const TokenShard& shard : shards_) {
+    for (int64_t at = 0; at < shard.size() && left > 0; at += kBlock) {
+      const auto some =
+          std::span(ids).first(static_cast<std::size_t>(std::min({kBlock, shard.size() - at, left})));
+      shard.read(at, some, vocab_size);
+      checksum_ = crc32c(std::as_bytes(some), checksum_);
+      left -= static_cast<int64_t>(some.size());
+    }
   }
 }
 

@@ -44,12 +44,15 @@ class TokenSet {
 
   const std::vector<TokenShard>& shards() const { return shards_; }
   int64_t size() const { return size_; }
+  // A checksum of the first 64 million ids: tells one text from another of the same length.
+  uint32_t checksum() const { return checksum_; }
   int32_t vocab_size() const { return vocab_size_; }
 
  private:
   std::vector<TokenShard> shards_;
   int32_t vocab_size_;
   int64_t size_ = 0;
+  uint32_t checksum_ = 0;
 };
 
 // The token files behind a path: the file itself; for a folder that `kiln tokenize` made, those its

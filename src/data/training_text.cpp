@@ -1,5 +1,7 @@
 #include "data/training_text.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/bpe_trainer.h"
 #include "data/builtin_text.h"
@@ -18,7 +20,13 @@ std::shared_ptr<const TokenSet> map_shards(const std::string& folder, const std:
   return std::make_shared<TokenSet>(std::move(shards), vocab_size, pool);
 }
 
-TrainingText from_shards(const std::string& folder, ThreadPool& pool) {
+// Whether some shard holds a window and the token behind it.
+bool fills_a_window(const TokenSet& tokens, int64_t context) {
+  const std::vector<TokenShard>& shards = tokens.shards();
+  return std::any_of(shards.begin(), shards.end(), [&](const TokenShard& s) { return s.size() > context; });
+}
+
+TrainingText from_shards(const std::string& folder, int64_t context, ThreadPool& pool) {
   const TokenFolder content = read_token_folder(folder);
   TrainingText t;
   t.name = folder;
@@ -31,6 +39,7 @@ TrainingText from_shards(const std::string& folder, ThreadPool& pool) {
   t.vocab_size = content.vocab_size;
   t.train = map_shards(folder, "train", content.vocab_size, pool);
   if (!content.val.empty()) t.validation = map_shards(folder, "val", content.vocab_size, pool);
+  if (t.validation && !fills_a_window(*t.validation, context)) t.validation.reset();
   return t;
 }
 
@@ -94,7 +103,7 @@ TrainingText read_training_text(const std::string& path, const TextOptions& o, T
       throw Error(
           cat(path, " holds tokens already; no vocabulary of ", o.train_vocab, " can be trained on them"),
           "leave --vocab out, or give the text itself", ErrorKind::usage);
-    return from_shards(path, pool);
+    return from_shards(path, o.context, pool);
   }
   const TextSource source =
       path.empty() ? TextSource::in_memory("kiln's own sources", builtin_text()) : TextSource(path);
@@ -115,7 +124,7 @@ TrainingText read_training_text(const std::string& path, const TextOptions& o, T
 EvaluationText read_evaluation_text(const std::string& path,
                                     const std::shared_ptr<const Tokenizer>& tokenizer, ThreadPool& pool) {
   if (is_token_folder(path)) {
-    const TrainingText t = from_shards(path, pool);
+    const TrainingText t = from_shards(path, 0, pool);
     if (tokenizer && tokenizer->fingerprint() != t.tokenizer->fingerprint())
       throw Error(cat(path, " was made with another tokenizer than the model's: ", t.tokenizer->fingerprint(),
                       ", expected ", tokenizer->fingerprint()),

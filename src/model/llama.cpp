@@ -62,7 +62,7 @@ Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) con
   cache.advance(T);
   ScopeGuard scope(ctx, "head");
   const Tensor last = x.narrow(1, T - 1, 1);  // [B, 1, C]: no other token is asked what follows it
-  return linear(ctx, rms_norm(ctx, last, *norm_, config_.norm_eps), *head_)
+  return linear(ctx, cast_for(ctx, rms_norm(ctx, last, *norm_, config_.norm_eps), *head_), *head_)
       .reshape({tokens.dim(0), config_.vocab});
 }
 

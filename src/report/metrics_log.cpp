@@ -43,8 +43,10 @@ MetricsLog::MetricsLog(std::string path, int64_t last_step) : path_(std::move(pa
 }
 
 void MetricsLog::append(const std::string& json_object) {
+  if (torn_) file_ << '\n';  // whatever stands of the line before is no line
   file_ << json_object << '\n' << std::flush;
-  if (file_) return;
+  torn_ = !file_;
+  if (!torn_) return;
   file_.clear();
   throw Error(cat("cannot write to ", path_), "is the disk full?");
 }

@@ -24,6 +24,7 @@ class MetricsLog {
   std::string path_;
   std::vector<double> losses_;
   std::ofstream file_;
+  bool torn_ = false;  // the last line was not written whole
 };
 
 // The lines that count, and the losses in them.

@@ -18,6 +18,7 @@ namespace kiln {
 namespace {
 
 constexpr std::size_t kFlushBytes = 64 * 1024;
+constexpr std::size_t kMostPendingBytes = std::size_t{4} << 20;
 constexpr int kMostFilesASecond = 1000;
 
 double now() {
@@ -141,6 +142,8 @@ void EventFile::flush() {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       const int why = errno;
+      if (pending_.size() > kMostPendingBytes)
+        pending_.clear();  // a disk that stays full must not fill memory too
       const bool cut = done == 0 || ::ftruncate(file_, static_cast<off_t>(whole_)) == 0;
       throw Error(cat("cannot write to ", path_, ": ", std::strerror(why),
                       cut ? "" : "; its last record is torn and TensorBoard will read no further"),

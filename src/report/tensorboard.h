@@ -30,8 +30,8 @@ class EventFile {
   // Kept until flush(), or until some 64 KiB are together. Values that are not finite are written as they
   // are.
   void add(int64_t step, std::string_view tag, double value);
-  // Hands everything to the system. Error when the disk does not take it; it is kept then, the file ends with
-  // the last whole record, and the next flush tries again.
+  // Hands everything to the system. Error when the disk does not take it; it is kept then (up to
+  // 4 MiB), the file ends with the last whole record, and the next flush tries again.
   void flush();
 
  private:

@@ -1,10 +1,12 @@
 // Checkpoints: everything a run needs to go on bit for bit, in one folder that appears whole or not at all.
 //
 //   RUN/checkpoints/step-00000040/
-//     config.json, model.safetensors (or shards), tokenizer.json    a Hugging Face model: weights as fp32
-//     masters optimizer.safetensors     AdamW's moments: "m.<weight>" and "v.<weight>" state.json
-//     train/train_state.h manifest.json             train/manifest.h: written last
-//   RUN/checkpoints/latest      the name of the newest, for other programs
+//     config.json, *.safetensors, tokenizer.json
+//                              a Hugging Face model; weights are the fp32 masters
+//     optimizer.safetensors    AdamW's moments: "m.<weight>" and "v.<weight>"
+//     state.json               train/train_state.h
+//     manifest.json            train/manifest.h; written last
+//   RUN/checkpoints/latest     the name of the newest, for other programs
 //
 // A save fills step-N.tmp.<generation>, forces every file to the disk, and renames. Whenever the process is
 // killed, the folder before or the folder after is there, never neither; leftovers are cleared away when the
@@ -17,6 +19,7 @@
 #include <string_view>
 
 #include "data/tokenizer.h"
+#include "model/hf_config.h"
 #include "model/llama.h"
 #include "optim/adamw_optimizer.h"
 #include "train/run_folder.h"
@@ -30,7 +33,7 @@ struct CheckpointParts {
   Llama& model;
   const AdamWOptimizer& optimizer;
   const Tokenizer* tokenizer;  // may be null
-  int64_t context;             // tokens of a sequence, for config.json
+  HfConfig config;             // for config.json; the model's own shape goes over what it says
 };
 
 using Warn = std::function<void(const std::string& line)>;

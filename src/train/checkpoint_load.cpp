@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "base/mapped_file.h"
@@ -12,6 +13,17 @@ namespace kiln {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Beyond being as it was written: that all was written, and by whom it says.
+void check_complete(const std::string& folder, const Manifest& m, int64_t step) {
+  for (const char* name : {"config.json", kOptimizerFile, kStateFile}) {
+    if (std::none_of(m.files.begin(), m.files.end(), [&](const ManifestFile& f) { return f.name == name; }))
+      throw Error(cat(folder, " has no ", name));
+  }
+  const int64_t stored = read_train_state(folder).step();
+  if (m.step != step || stored != step)
+    throw Error(cat(folder, " holds step ", stored, " (manifest: ", m.step, "), not ", step));
+}
 
 void load_moment(const SafetensorsFile& file, const std::vector<WeightSpec>& weights,
                  const std::string& prefix, MomentValues values) {
@@ -39,8 +51,7 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints, con
   for (const int64_t step : steps) {
     const std::string folder = (fs::path(checkpoints) / checkpoint_name(step)).string();
     try {
-      if (const int64_t stored = verify_checkpoint(folder).step; stored != step)
-        throw Error(cat(folder, " holds step ", stored, ", not ", step));
+      check_complete(folder, verify_checkpoint(folder), step);
       return folder;
     } catch (const Error& e) {
       why = e.what();
@@ -49,7 +60,7 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints, con
   }
   if (!steps.empty())
     throw Error(cat("none of the ", steps.size(), " checkpoint(s) in ", checkpoints, " is whole: ", why),
-                "start afresh with --fresh (what is there is moved aside, not deleted)");
+                "`kiln train --fresh` begins anew; what is there is moved aside, not deleted");
   return std::nullopt;
 }
 

@@ -43,11 +43,10 @@ std::vector<int64_t> checkpoint_steps(const std::string& checkpoints) {
   std::vector<int64_t> steps;
   std::error_code error;
   if (!fs::exists(checkpoints, error)) return steps;
-  fs::directory_iterator folder(checkpoints, error);
-  if (error) throw Error(cat("cannot read the folder ", checkpoints, ": ", error.message()));
-  for (const fs::directory_entry& e : folder) {
-    if (const auto step = step_of_checkpoint(e.path().filename().string())) steps.push_back(*step);
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error)) {
+    if (const auto step = step_of_checkpoint(it->path().filename().string())) steps.push_back(*step);
   }
+  if (error) throw Error(cat("cannot read the folder ", checkpoints, ": ", error.message()));
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }

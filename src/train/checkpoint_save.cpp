@@ -20,11 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 HfConfig config_of(const CheckpointParts& parts) {
-  HfConfig c;
+  HfConfig c = parts.config;
   c.model = parts.model.config();
-  c.max_positions = parts.context;
   c.dtype = DType::f32;
-  if (parts.tokenizer) {
+  if (parts.tokenizer && c.eos.empty()) {
     if (const auto end = parts.tokenizer->specials().end_of_text()) c.eos = {*end};
   }
   return c;
@@ -93,8 +92,13 @@ void publish(const RunFolder& run, const std::string& temporary, const std::stri
   run.check_still_held();
   if (::rename(temporary.c_str(), final_name.c_str()) != 0)
     throw Error(cat("cannot rename ", temporary, " to ", final_name, ": ", std::strerror(errno)));
-  if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints()))  // the second: it may be new itself
-    throw Error(cat("cannot force to the disk the folder of ", final_name, ": ", std::strerror(errno)));
+  // The second: it may be new itself.
+  if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints())) {
+    const int why = errno;
+    (void)std::rename(final_name.c_str(),
+                      temporary.c_str());  // it may or may not be on the disk: it is not there
+    throw Error(cat("cannot force to the disk the folder of ", final_name, ": ", std::strerror(why)));
+  }
 }
 
 }  // namespace

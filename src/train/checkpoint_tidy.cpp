@@ -40,8 +40,10 @@ void retire_checkpoints(const RunFolder& run, int64_t newest, int keep, const Wa
     if (warn) warn(cat("cannot ", what, ": ", why));
   };
   try_to("say which checkpoint is the latest", [&] { write_latest(run, newest); });
+  std::vector<int64_t> steps;
+  try_to("list the old checkpoints", [&] { steps = checkpoint_steps(run.checkpoints()); });
   int kept = 0;
-  for (const int64_t step : checkpoint_steps(run.checkpoints())) {
+  for (const int64_t step : steps) {
     if (step > newest || ++kept <= keep) continue;
     const fs::path old = fs::path(run.checkpoints()) / checkpoint_name(step);
     try_to("remove the old checkpoint " + old.string(), [&] { remove_checkpoint(old); });

@@ -137,7 +137,9 @@ void RunFolder::check_still_held() const {
 }
 
 std::string RunFolder::set_aside() const {
-  const std::string aside = file(cat("earlier-", generation_));
+  std::string aside = file(cat("earlier-", generation_));
+  for (int more = 2; std::filesystem::exists(aside); ++more)
+    aside = file(cat("earlier-", generation_, ".", more));
   std::vector<fs::path> ours;
   try {
     for (const fs::directory_entry& e : fs::directory_iterator(path_)) {

@@ -95,7 +95,7 @@ void check_options(const GenerateOptions& o) {
 }  // namespace
 
 double Generation::prefill_tokens_per_second() const {
-  return prefill_seconds > 0 ? static_cast<double>(prompt_tokens) / prefill_seconds : 0;
+  return prefill_seconds > 0 ? static_cast<double>(prefilled) / prefill_seconds : 0;
 }
 
 double Generation::decode_tokens_per_second() const {
@@ -121,6 +121,8 @@ Generation TextGenerator::generate(std::span<const int32_t> prompt, const Genera
   if (ctx_.device().is_meta()) throw Error("a model on meta has no values to make a text with");
   if (prompt.empty()) throw Error("generation needs at least one token to begin with");
   const auto V = static_cast<std::size_t>(model_.config().vocab);
+  // What the model has beyond the tokenizer's vocabulary is padding: no text stands for it.
+  const std::size_t known = std::min(V, static_cast<std::size_t>(tokenizer_.vocab_size()));
   for (const int32_t id : prompt) {
     if (id < 0 || static_cast<std::size_t>(id) >= V)
       throw Error(cat("token ", id, " of the prompt is not in the model's vocabulary of ", V));
@@ -141,6 +143,7 @@ Generation TextGenerator::generate(std::span<const int32_t> prompt, const Genera
   };
 
   auto start = Clock::now();
+  result.prefilled = std::min(result.prompt_tokens, options.context);
   Window window(ctx_, model_, options, prompt);
   std::vector<float> logits = window.logits();
   result.prefill_seconds = seconds_since(start);
@@ -150,7 +153,7 @@ Generation TextGenerator::generate(std::span<const int32_t> prompt, const Genera
     for (std::size_t b = 0; b < B; ++b) {
       GeneratedSample& sample = result.samples[b];
       if (sample.ended) continue;
-      next[b] = sampler.pick({logits.data() + b * V, V}, b, static_cast<uint64_t>(window.size()));
+      next[b] = sampler.pick({logits.data() + b * V, known}, b, static_cast<uint64_t>(window.size()));
       result.decoded += made > 0 ? 1 : 0;
       sample.ended = std::find(stop.begin(), stop.end(), next[b]) != stop.end();
       if (sample.ended) continue;

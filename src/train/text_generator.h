@@ -37,9 +37,10 @@ struct GeneratedSample {
 struct Generation {
   std::vector<GeneratedSample> samples;
   int64_t prompt_tokens = 0;
-  int64_t steps = 0;    // of decoding: the first token of each sample comes from reading the prompt
-  int64_t slides = 0;   // how often the window was full
-  int64_t decoded = 0;  // tokens of all samples, made in those steps
+  int64_t prefilled = 0;  // of them, those the model read: at most a context
+  int64_t steps = 0;      // of decoding: the first token of each sample comes from reading the prompt
+  int64_t slides = 0;     // how often the window was full
+  int64_t decoded = 0;    // tokens of all samples, made in those steps
   double prefill_seconds = 0, decode_seconds = 0;  // sampling counts as decoding
 
   double prefill_tokens_per_second() const;  // of one prompt

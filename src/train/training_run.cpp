@@ -27,11 +27,11 @@ int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     if (previous && !paused) report(listener, *previous, before);
     paused = pause_after(++done);
-    if (paused) pause(listener, done, false);
+    if (paused) pause(listener, done);
   }
   if (done > options_.first) {
     if (!paused) settle(listener);
-    pause(listener, done, true);
+    finish(listener, done, stop);
   }
   return done;
 }
@@ -48,14 +48,19 @@ bool TrainingRun::pause_after(int64_t step) const {
          is_due(options_.sample_every, step);
 }
 
-// What wants the device for itself. After the last step validation and saving are due; what already was is
-// not done twice.
-void TrainingRun::pause(RunListener& listener, int64_t step, bool last) {
-  const StepScalars result = last ? step_.finish() : settle(listener);
-  const auto due = [&](int64_t every) { return is_due(every, step) != last; };
-  if (due(options_.eval_every)) evaluate_now(listener, step);
-  if (due(options_.save_every)) listener.on_save(result);
-  if (is_due(options_.sample_every, step) && !last) listener.on_sample(step);
+// What wants the device for itself. Saving comes first: whatever happens in the rest, the work is safe.
+void TrainingRun::pause(RunListener& listener, int64_t step) {
+  const StepScalars result = settle(listener);
+  if (is_due(options_.save_every, step)) listener.on_save(result);
+  if (is_due(options_.eval_every, step)) evaluate_now(listener, step);
+  if (is_due(options_.sample_every, step)) listener.on_sample(step);
+}
+
+// After the last step saving and validation are due, where a pause has not just done them. Who asked the run
+// to stop may be about to kill it: then only what must be is done.
+void TrainingRun::finish(RunListener& listener, int64_t step, bool stopped) {
+  if (!is_due(options_.save_every, step)) listener.on_save(step_.finish());
+  if (!is_due(options_.eval_every, step) && !stopped) evaluate_now(listener, step);
 }
 
 // The loader's batches are good until it is asked again, so those of the first step stay good if it never is.

@@ -39,8 +39,7 @@ class RunListener {
   virtual ~RunListener() = default;
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(int64_t /*step*/, const Evaluation&) {}
-  // The device is idle, and everything stands as that step left it. Saving comes before sampling: if that
-  // fails, the work is safe.
+  // The device is idle, and everything stands as that step left it.
   virtual void on_save(const StepScalars& /*last*/) {}
   virtual void on_sample(int64_t /*step*/) {}
 };
@@ -59,7 +58,8 @@ class TrainingRun {
   using Clock = std::chrono::steady_clock;
   bool is_due(int64_t every, int64_t step) const { return every > 0 && step % every == 0; }
   bool pause_after(int64_t step) const;
-  void pause(RunListener& listener, int64_t step, bool last);
+  void pause(RunListener& listener, int64_t step);
+  void finish(RunListener& listener, int64_t step, bool stopped);
   std::span<const HostBatch> batches();
   StepScalars settle(RunListener& listener);  // waits for the last step and reports it
   void report(RunListener& listener, const StepScalars& result, double seconds);

@@ -29,7 +29,7 @@ TinyRun tiny(Precision precision) {
 // A trainer whose state is kept by checkpoints.
 struct Saved : Trainer {
   explicit Saved(const TinyRun& r) : Trainer(r) {}
-  CheckpointParts parts() { return {ctx, model, step->optimizer(), tokenizer.get(), run.step.context}; }
+  CheckpointParts parts() { return {ctx, model, step->optimizer(), tokenizer.get(), {}}; }
   TrainState state() {
     TrainState s;
     s.scalars = step->finish();

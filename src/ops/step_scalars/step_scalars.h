@@ -162,7 +162,8 @@ KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {
   s.grad_norm = ::sqrt(s.square_sum) * s.unscale;
   s.clip = p.max_norm > 0 && s.grad_norm > p.max_norm ? p.max_norm / s.grad_norm : 1.0;
   const bool loss_finite = s.loss - s.loss == 0;  // NaN and Inf fail this
-  const bool finite = loss_finite && s.grad_norm - s.grad_norm == 0;
+  // Beyond this a square leaves fp32, and Adam's second moment would be infinite for ever.
+  const bool finite = loss_finite && s.grad_norm * s.clip < 1e18;  // NaN fails this too
   if (s.bad_attempt == 0 && !finite) {
     // The loss is not scaled: one that is not finite stays so at any scale.
     if (p.scale_interval > 0 && loss_finite && s.loss_scale > LossScaling::kSmallest) {

@@ -15,7 +15,7 @@ std::string model_folder(const std::string& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (!fs::exists(status))
-    throw Error(cat("there is no folder ", path), "--checkpoint takes the folder of a model",
+    throw Error(cat("there is no folder ", path), "expected the folder of a model or of a run",
                 ErrorKind::usage);
   if (!fs::is_directory(status))
     throw Error(cat(path, " is a file; expected the folder of a model"),

@@ -1,7 +1,9 @@
 // A run that was stopped, or killed, and taken up again ends with the same bytes as one that never was.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "kiln/train.h"
@@ -106,6 +108,83 @@ TEST_P(Resume, StoppedOrKilledItEndsWithTheSameBytes) {
   train(with("killed"), again, again.stop);
   EXPECT_EQ(again.setup.first_step, 5);
   EXPECT_EQ(content(folder, "killed"), content(folder, "straight"));
+}
+
+// Whoever asked it to stop may be about to kill it: nothing comes between the step and the save.
+TEST(TrainResume, ASignalWaitsForTheSaveAndNothingElse) {
+  struct Order final : TrainView {
+    std::string events;
+    std::atomic<bool> stop{false};
+    void on_step(const StepReport& r) override { stop = stop || r.step == 3; }
+    void on_evaluation(int64_t, const Evaluation&) override { events += "e"; }
+    void on_saved(int64_t, const std::string&) override { events += "s"; }
+  };
+  const TempFolder folder;
+  TrainRequest r = request(folder, "run");
+  r.save_every = 0;
+  Order stopped;
+  const TrainOutcome outcome = train(r, stopped, stopped.stop);
+  EXPECT_LT(outcome.steps, 12);
+  EXPECT_EQ(stopped.events, "s");
+  EXPECT_EQ(outcome.sample, "");
+  r.eval_every = r.save_every = 6;
+  r.run = folder / "other";
+  struct Whole final : TrainView {
+    std::string events;
+    void on_evaluation(int64_t, const Evaluation&) override { events += "e"; }
+    void on_saved(int64_t, const std::string&) override { events += "s"; }
+  } all;
+  const std::atomic<bool> never{false};
+  train(r, all, never);
+  EXPECT_EQ(all.events, "sese");
+}
+
+TEST(TrainResume, ATextOfTheSameLengthIsAnotherText) {
+  const TempFolder folder;
+  TrainRequest r = request(folder, "run");
+  Record first, second;
+  train(r, first, first.stop);
+  std::string text = folder.read("rhyme.txt");
+  std::replace(text.begin(), text.end(), 'c', 'h');
+  folder.write("rhyme.txt", text);
+  r.steps = 14;
+  EXPECT_NE(KILN_ERROR_OF(train(r, second, second.stop)).find("the checksum of the tokens was"),
+            std::string::npos);
+}
+
+TEST(TrainResume, ABrokenRunRecordIsNoReasonToStop) {
+  const TempFolder folder;
+  TrainRequest r = request(folder, "run");
+  Record first, second;
+  train(r, first, first.stop);
+  folder.write("run/run.json", "{ torn");
+  r.steps = 14;
+  EXPECT_EQ(train(r, second, second.stop).steps, 14);
+  ASSERT_EQ(second.warnings.size(), 1u);
+  EXPECT_EQ(second.warnings[0].find("cannot tell which options changed: "), 0u);
+}
+
+// A model from a folder, with more tokens than its text has, as many are padded.
+TEST(TrainResume, AModelFromAFolderKeepsItsShapeAndItsTokenizer) {
+  const TempFolder folder;
+  TrainRequest r = request(folder, "run");
+  Record first, second, third;
+  const TrainOutcome source = train(r, first, first.stop);
+  TrainRequest from = request(folder, "from");
+  from.model = source.checkpoint;
+  EXPECT_EQ(train(from, second, second.stop).steps, 12);
+  EXPECT_EQ(second.setup.model.vocab, 257);
+  EXPECT_LT(second.losses.front(), first.losses.front() - 0.1);  // it begins where the other ended
+  from.kv_heads = 1;
+  EXPECT_NE(KILN_ERROR_OF(check_request(from), 0).find("has weights for"), std::string::npos);
+
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(source.checkpoint + "/config.json"));
+  config["vocab_size"] = 300;
+  TrainRequest padded = request(folder, "padded");
+  padded.model = folder.write("padded.json", config.dump());
+  EXPECT_EQ(train(padded, third, third.stop).steps, 12);
+  EXPECT_EQ(third.setup.model.vocab, 300);
+  EXPECT_TRUE(third.warnings.empty());  // sampling never draws what no text stands for
 }
 
 TEST(TrainResume, AFinishedRunHasNothingLeftToDo) {

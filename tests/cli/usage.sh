@@ -154,7 +154,7 @@ expect 2 2 "^kiln: --dtype is 'bf61'; expected fp32, bf16 or fp16$" convert --ra
 expect 2 1 "^kiln: --max-shard is '5gb'; expected a size" convert --random nano --to "$work/m" --max-shard 5gb
 expect 2 2 "^kiln: --to-rope is 'halfs'; expected halves or interleaved$" convert --random nano --to "$work/m" --to-rope halfs
 expect 2 1 '^kiln: --rope is given without --from' convert --random nano --to "$work/m" --rope halves
-expect 1 2 "^kiln: there is no folder $work/none$" convert --from "$work/none" --to "$work/m"
+expect 2 2 "^kiln: there is no folder $work/none$" convert --from "$work/none" --to "$work/m"
 expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' convert --random nano --to /dev/null/x
 expect 1 2 "^kiln: will not replace $work: it holds '" convert --random nano --to "$work" --force
 sed -i 's/"llama"/"gpt2"/' "$work/model2/config.json"

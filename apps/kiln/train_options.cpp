@@ -183,8 +183,9 @@ std::vector<std::string> changed_options(const std::string& before, const std::s
                        page = parse_json(now, limits, "run.json");
   const JsonValue old_root(old_page, "run.json"), root(page, "run.json");
   if (!old_root.has("options")) return changes;
-  for (const auto& [key, value] : root.at("options").object()) {
-    const nlohmann::json old = old_root.at("options").get(key).raw();
+  const JsonValue options = root.at("options"), old_options = old_root.at("options");
+  for (const auto& [key, value] : options.object()) {
+    const nlohmann::json old = old_options.get(key).raw();
     if (old != value) changes.push_back(cat(key, " was ", old.dump(), ", is ", value.dump()));
   }
   return changes;

@@ -8,14 +8,22 @@ passed=${KILN_TIDY_PASSED:-$build/tidy-passed}
 mkdir -p "$passed"
 
 # Named by what the verdict rests on: the text after the preprocessor, the checks asked for, the tool.
-rest=$(cat $(git ls-files '*.clang-tidy' 2>/dev/null || find . -name .clang-tidy -not -path './build*') | sha256sum; \
-  clang-tidy-19 --version | sha256sum)
+tool=$(clang-tidy-19 --version | sha256sum)
+
+# The checks of a file: those of its folder and of all above it.
+checks_for() {
+  local folder=$1
+  while folder=${folder%/*} && [[ -n $folder ]]; do
+    [[ ! -e $folder/.clang-tidy ]] || cat "$folder/.clang-tidy"
+    [[ ! -e $folder/CMakePresets.json ]] || break
+  done
+}
 
 check_one() {
   local file=$1 command=$2 key= log
   # Comments stay (-C): NOLINT is one. So do line markers, for a header's name decides whether it is looked at.
   if key=$(set -o pipefail; cd "$build"; eval "${command/ -c / -E -C } -o -" 2>/dev/null |
-    sed "s|$PWD|.|g; s|${PWD%/*}/||g" | { echo "$rest ${command//${PWD%/*}\//}"; cat; } | sha256sum); then
+    sed "s|$PWD|.|g; s|${PWD%/*}/||g" | { echo "$tool ${command//${PWD%/*}\//}"; checks_for "$file"; cat; } | sha256sum); then
     key=$passed/${key%% *}
     [[ ! -e $key ]] || return 0
   fi
@@ -26,8 +34,8 @@ check_one() {
   echo "$log"
   return 1
 }
-export -f check_one
-export build passed rest
+export -f check_one checks_for
+export build passed tool
 
 jq -r '.[] | select(.file | endswith(".cpp")) | [.file, (.command | sub(" -o [^ ]+"; ""))] | @tsv' \
   "$build/compile_commands.json" | tr '\n\t' '\0\0' |

@@ -49,7 +49,7 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints, con
   const std::vector<int64_t> steps = checkpoint_steps(checkpoints);
   std::string why;
   for (const int64_t step : steps) {
-    const std::string folder = (fs::path(checkpoints) / checkpoint_name(step)).string();
+    std::string folder = (fs::path(checkpoints) / checkpoint_name(step)).string();
     try {
       check_complete(folder, verify_checkpoint(folder), step);
       return folder;

@@ -38,6 +38,7 @@ std::vector<ManifestFile> describe_weights(const std::string& folder, const std:
     tensors[t.file].push_back({t.name, t.bytes, t.crc32c});
   }
   std::vector<ManifestFile> files;
+  files.reserve(names.size());
   for (const std::string& name : names)
     files.push_back(describe_file(folder, name, std::move(tensors[name])));
   return files;

@@ -27,7 +27,7 @@ std::string hex(uint32_t checksum) {
 }
 
 uint32_t read_hex(const JsonValue& value) {
-  const std::string text = value.string();
+  const std::string& text = value.string();
   if (text.size() != 8 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
     value.fail("is no checksum; expected 8 hexadecimal digits");
   return static_cast<uint32_t>(std::stoul(text, nullptr, 16));
@@ -37,7 +37,7 @@ std::string closing_line(uint32_t checksum) { return "\"crc32c\": \"" + hex(chec
 
 // The file's own name in its own folder: no way out of it.
 std::string read_file_name(const JsonValue& value) {
-  const std::string name = value.string();
+  const std::string& name = value.string();
   if (name.empty() || name.size() > 255 || name == "." || name == ".." || name == Manifest::kName ||
       name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
     value.fail("is no plain file name");

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <set>
@@ -77,8 +76,8 @@ TEST_P(CheckpointOf, GoesOnBitForBitInAnotherProcess) {
   EXPECT_EQ(second.low(), straight.low());
   EXPECT_EQ(second.m(), straight.m());
   EXPECT_EQ(second.v(), straight.v());
-  const StepScalars a = second.step->finish(), b = straight.step->finish();
-  EXPECT_EQ(std::memcmp(&a, &b, sizeof a), 0);
+  EXPECT_EQ(train_state_json(second.state()),
+            train_state_json(straight.state()));  // all digits of every number
 }
 
 TEST(Checkpoint, TheStateReadsBackToTheBit) {
@@ -88,7 +87,8 @@ TEST(Checkpoint, TheStateReadsBackToTheBit) {
   state.scalars.beta2_power = 1.0 / 3;
   state.totals = {0.1, 1e-300, 12345.678901234567, int64_t{1} << 60};
   const TrainState again = parse_train_state(train_state_json(state), "x");
-  EXPECT_EQ(std::memcmp(&again.scalars, &state.scalars, sizeof again.scalars), 0);
+  EXPECT_EQ(train_state_json(again), train_state_json(state));
+  EXPECT_EQ(again.scalars.beta2_power, state.scalars.beta2_power);
   EXPECT_EQ(again.loader, state.loader);
   EXPECT_EQ(again.identity, state.identity);
   EXPECT_EQ(again.totals.last_loss, state.totals.last_loss);

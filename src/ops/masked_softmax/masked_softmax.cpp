@@ -27,7 +27,8 @@ const Variant<MaskedSoftmaxOp> kRows[] = {
 Cost MaskedSoftmaxOp::cost(const MaskedSoftmaxProblem& p, Pass pass) {
   double seen = 0;
   for (int64_t i = 0; i < p.Tq; ++i) seen += static_cast<double>(p.visible(i));
-  if (p.Tq > 0) seen *= static_cast<double>(p.rows / p.Tq);
+  if (p.Tq > 0)
+    seen *= static_cast<double>(p.rows) / static_cast<double>(p.Tq);  // whole: rows are Tq of each head
   const double n = static_cast<double>(p.rows) * static_cast<double>(p.Tk),
                e = static_cast<double>(size_of(p.dtype));
   // forward: read x, write y; backward: read y and dy, write dx

@@ -50,19 +50,19 @@ class Carver {
   int64_t used() const { return used_; }
 
  private:
-  float* base_;
+  float* base_ = nullptr;
   int64_t used_ = 0;
 };
 
 // A bf16 operand of an AMX product is either rows of bf16 or 32-bit pairs of neighbours along the summed
 // index.
 struct FlashForwardTiles {
-  uint16_t* rows;        // [tile][Dp]: k or v as they lie in memory
-  uint32_t* q_pairs;     // [Dp / 2][tile]: pairs of channels
-  uint32_t* v_pairs;     // [tile / 2][Dp]: pairs of keys
-  uint16_t* v_across;    // [Dp][tile]
-  uint32_t* prob_pairs;  // [tile / 2][tile]: pairs of keys
-  float *s, *ot;         // [key][query], [Dp][tile]
+  uint16_t* rows = nullptr;           // [tile][Dp]: k or v as they lie in memory
+  uint32_t* q_pairs = nullptr;        // [Dp / 2][tile]: pairs of channels
+  uint32_t* v_pairs = nullptr;        // [tile / 2][Dp]: pairs of keys
+  uint16_t* v_across = nullptr;       // [Dp][tile]
+  uint32_t* prob_pairs = nullptr;     // [tile / 2][tile]: pairs of keys
+  float *s = nullptr, *ot = nullptr;  // [key][query], [Dp][tile]
 
   FlashForwardTiles(int64_t Dp, Carver& c)
       : rows(c.take_as<uint16_t>(kFlashTile * Dp)),
@@ -75,14 +75,14 @@ struct FlashForwardTiles {
 };
 
 struct FlashBackwardTiles {
-  uint16_t *q, *g, *k, *v;      // [tile][Dp] rows; g is dout
-  uint32_t *q_pairs, *g_pairs;  // [Dp / 2][tile]: pairs of channels
-  uint32_t *q_down, *g_down;    // [tile / 2][Dp]: pairs of queries
-  uint32_t* k_pairs;            // [tile / 2][Dp]: pairs of keys
-  uint16_t* k_across;           // [Dp][tile]
-  uint16_t *prob, *ds;          // [key][query] rows
-  uint32_t* ds_pairs;           // [tile / 2][query]: pairs of keys
-  float *s, *dp, *dqt;          // [key][query] twice, [Dp][tile]
+  uint16_t *q = nullptr, *g = nullptr, *k = nullptr, *v = nullptr;  // [tile][Dp] rows; g is dout
+  uint32_t *q_pairs = nullptr, *g_pairs = nullptr;                  // [Dp / 2][tile]: pairs of channels
+  uint32_t *q_down = nullptr, *g_down = nullptr;                    // [tile / 2][Dp]: pairs of queries
+  uint32_t* k_pairs = nullptr;                                      // [tile / 2][Dp]: pairs of keys
+  uint16_t* k_across = nullptr;                                     // [Dp][tile]
+  uint16_t *prob = nullptr, *ds = nullptr;                          // [key][query] rows
+  uint32_t* ds_pairs = nullptr;                                     // [tile / 2][query]: pairs of keys
+  float *s = nullptr, *dp = nullptr, *dqt = nullptr;                // [key][query] twice, [Dp][tile]
 
   FlashBackwardTiles(int64_t Dp, Carver& c) {
     for (uint16_t** rows : {&q, &g, &k, &v, &k_across}) *rows = c.take_as<uint16_t>(kFlashTile * Dp);
@@ -99,10 +99,10 @@ struct FlashBackwardTiles {
 // NaN under the mask changes from one to the other before the first has written anything that counts.)
 struct FlashForwardScratch {
   int64_t Dp;
-  float *qt, *ot;             // [Dp][tile]: queries along the lanes
-  float *k, *v;               // [tile][Dp]
-  float* s;                   // [key][query]
-  float *top, *sum, *shrink;  // [tile]
+  float *qt = nullptr, *ot = nullptr;                       // [Dp][tile]: queries along the lanes
+  float *k = nullptr, *v = nullptr;                         // [tile][Dp]
+  float* s = nullptr;                                       // [key][query]
+  float *top = nullptr, *sum = nullptr, *shrink = nullptr;  // [tile]
 
   FlashForwardTiles amx;
 
@@ -120,12 +120,12 @@ struct FlashForwardScratch {
 
 struct FlashBackwardScratch {
   int64_t Dp;
-  float *q, *g;          // [tile][Dp]: queries (scaled) and dout
-  float *qt, *gt, *dqt;  // [Dp][tile]
-  float *k, *v;          // [tile][Dp]
-  float *s, *dp;         // [key][query]
-  float *lse, *delta;    // [tile]
-  float *dk, *dv;        // [Tk up to whole tiles][Dp], summed over the group's heads
+  float *q = nullptr, *g = nullptr;                    // [tile][Dp]: queries (scaled) and dout
+  float *qt = nullptr, *gt = nullptr, *dqt = nullptr;  // [Dp][tile]
+  float *k = nullptr, *v = nullptr;                    // [tile][Dp]
+  float *s = nullptr, *dp = nullptr;                   // [key][query]
+  float *lse = nullptr, *delta = nullptr;              // [tile]
+  float *dk = nullptr, *dv = nullptr;  // [Tk up to whole tiles][Dp], summed over the group's heads
 
   FlashBackwardTiles amx;
 
@@ -148,7 +148,7 @@ struct FlashForwardTile {
   FlashRows<T> q;     // from the tile's first query on
   FlashRows<T> k, v;  // from the first key on
   FlashRows<T> o;
-  float* lse;
+  float* lse = nullptr;
   int64_t i0, rows;
   const FlashForwardScratch& scratch;
 };
@@ -160,7 +160,7 @@ struct FlashBackwardTile {
   bool dq_wanted, dq_add;
   FlashRows<T> k, v;
   const float* lse;
-  float *dk, *dv;
+  float *dk = nullptr, *dv = nullptr;
   int64_t i0, rows;
   const FlashBackwardScratch& scratch;
 };

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "autograd/host_floats.h"
+
 namespace kiln {
 
 ParamValues::ParamValues(RankContext& ctx, ParamStore& store) : ctx_(ctx), store_(store) {
@@ -33,24 +35,6 @@ Tensor ParamValues::range(const Tensor& flat, const WeightSpec& weight, int64_t 
   return flat.narrow(0, param->offset + view->row_begin * weight.columns() + begin, n);
 }
 
-namespace {
-
-template <class T>
-void download_as(RankContext& ctx, const Tensor& from, std::span<float> out) {
-  std::vector<T> values(out.size());
-  ctx.download(values.data(), from);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
-}
-
-template <class T>
-void upload_as(RankContext& ctx, const Tensor& to, std::span<const float> in) {
-  std::vector<T> values(in.size());
-  for (std::size_t i = 0; i < in.size(); ++i) values[i] = static_cast<T>(in[i]);
-  ctx.upload(to, values.data());
-}
-
-}  // namespace
-
 void ParamValues::read(const WeightSpec& weight, int64_t first_row, std::span<float> out) {
   const Tensor values = range(store_.values(), weight, first_row, out.size());
   if (store_.low().defined()) {
@@ -61,7 +45,7 @@ void ParamValues::read(const WeightSpec& weight, int64_t first_row, std::span<fl
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = join_float(high[i], low[i]);
     return;
   }
-  with_float(values.dtype(), [&](auto zero) { download_as<decltype(zero)>(ctx_, values, out); });
+  download_floats(ctx_, values, out);
 }
 
 void ParamValues::write(const WeightSpec& weight, int64_t first_row, std::span<const float> in) {
@@ -78,7 +62,7 @@ void ParamValues::write(const WeightSpec& weight, int64_t first_row, std::span<c
     ctx_.upload(range(store_.low(), weight, first_row, in.size()), low.data());
     return;
   }
-  with_float(values.dtype(), [&](auto zero) { upload_as<decltype(zero)>(ctx_, values, in); });
+  upload_floats(ctx_, values, in);
 }
 
 }  // namespace kiln

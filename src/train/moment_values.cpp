@@ -1,7 +1,6 @@
 #include "train/moment_values.h"
 
-#include <algorithm>
-#include <vector>
+#include "autograd/host_floats.h"
 
 namespace kiln {
 
@@ -37,22 +36,11 @@ Tensor MomentValues::range(const WeightSpec& weight, int64_t first_row, std::siz
 }
 
 void MomentValues::read(const WeightSpec& weight, int64_t first_row, std::span<float> out) {
-  const Tensor values = range(weight, first_row, out.size());
-  with_float(flat_.dtype(), [&](auto zero) {
-    std::vector<decltype(zero)> stored(out.size());
-    ctx_.download(stored.data(), values);
-    std::transform(stored.begin(), stored.end(), out.begin(), [](auto x) { return static_cast<float>(x); });
-  });
+  download_floats(ctx_, range(weight, first_row, out.size()), out);
 }
 
 void MomentValues::write(const WeightSpec& weight, int64_t first_row, std::span<const float> in) {
-  const Tensor values = range(weight, first_row, in.size());
-  with_float(flat_.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    std::vector<T> stored(in.size());
-    std::transform(in.begin(), in.end(), stored.begin(), [](float x) { return static_cast<T>(x); });
-    ctx_.upload(values, stored.data());
-  });
+  upload_floats(ctx_, range(weight, first_row, in.size()), in);
 }
 
 }  // namespace kiln

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 
+#include "autograd/host_floats.h"
 #include "autograd/tape.h"
 #include "data/utf8_stream.h"
 
@@ -66,11 +67,7 @@ class Window {
 
   std::vector<float> to_floats(const Tensor& t) {
     std::vector<float> values(static_cast<std::size_t>(t.numel()));
-    with_float(t.dtype(), [&](auto zero) {
-      std::vector<decltype(zero)> raw(values.size());
-      ctx_.download(raw.data(), t);
-      std::transform(raw.begin(), raw.end(), values.begin(), [](auto x) { return static_cast<float>(x); });
-    });
+    download_floats(ctx_, t, values);
     return values;
   }
 

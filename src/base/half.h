@@ -1,5 +1,5 @@
 // bf16 and fp16 as storage types: arithmetic happens in float, so each is only two conversions.
-// The bf16 conversions are integer code on both sides and therefore give the same bits on CPU and GPU.
+// The conversions give the same bits on CPU and GPU, but for the payload of a NaN.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,16 @@ struct bf16 {
 
   bf16() = default;
   KILN_HD explicit bf16(float f) {  // round to nearest even; NaN stays NaN (quiet)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(f));  // one instruction for the ten below
+#else
     uint32_t u = float_bits(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
       bits = static_cast<uint16_t>((u >> 16) | 0x40u);
     } else {
       bits = static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
     }
+#endif
   }
   KILN_HD explicit operator float() const { return bits_float(static_cast<uint32_t>(bits) << 16); }
 };

@@ -90,6 +90,7 @@ Tensor make_decay_segments(RankContext& ctx, std::span<const DecaySegment> segme
 
 void adamw_cpu_fused(RankContext& ctx, const AdamWForward& f);
 void adamw_cpu_naive(RankContext& ctx, const AdamWForward& f);
+void adamw_cuda_fused(RankContext& ctx, const AdamWForward& f);
 void adamw_cuda_naive(RankContext& ctx, const AdamWForward& f);
 
 }  // namespace kiln

@@ -4,6 +4,7 @@
 #include "ops/add/add.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
+#include "ops/cuda_fused.h"
 #include "ops/op_call.h"
 #include "ops/row_sizes.h"
 
@@ -36,6 +37,9 @@ const Variant<AddRmsNormOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, add_rms_norm_cpu_naive_forward,
      rms_norm_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+    {"fused", DeviceType::cuda, needs_packed_rows<RmsNormProblem>, kSaves,
+     block_partials_workspace<RmsNormProblem>, cost, KILN_CUDA_FN(add_rms_norm_cuda_fused_forward),
+     KILN_CUDA_FN(rms_norm_cuda_fused_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
 };
 

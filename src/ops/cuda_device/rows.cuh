@@ -55,6 +55,15 @@ void with_grad_dtype(DType grad, F f) {
   }
 }
 
+// For kernels that compute in fp32: calls f with a value of the type behind fp32, bf16 or fp16.
+template <class F>
+void with_narrow_gpu_float(DType t, F f) {
+  if (t == DType::f32) return f(float{});
+  if (t == DType::bf16) return f(bf16{});
+  if (t == DType::f16) return f(fp16{});
+  throw Error(cat("a kernel that computes in fp32 was given ", name_of(t)));
+}
+
 inline int64_t blocks_for(int64_t count, int64_t per_block) { return (count + per_block - 1) / per_block; }
 
 // One thread per element of a flat range: see flat_index().

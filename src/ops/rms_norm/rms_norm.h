@@ -54,5 +54,7 @@ void rms_norm_cpu_fused_forward(RankContext& ctx, const RmsNormForward& f);
 void rms_norm_cpu_fused_backward(RankContext& ctx, const RmsNormBackward& b);
 void rms_norm_cuda_naive_forward(RankContext& ctx, const RmsNormForward& f);
 void rms_norm_cuda_naive_backward(RankContext& ctx, const RmsNormBackward& b);
+void rms_norm_cuda_fused_forward(RankContext& ctx, const RmsNormForward& f);
+void rms_norm_cuda_fused_backward(RankContext& ctx, const RmsNormBackward& b);
 
 }  // namespace kiln

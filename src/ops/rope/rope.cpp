@@ -15,6 +15,16 @@ Cost cost(const RopeProblem& p, Pass) {
   return {3 * n, 2 * n * static_cast<double>(size_of(p.dtype))};
 }
 
+// Half a head in whole packs of 16 bytes (rotate-half reads the two halves apart), and angles that fit the
+// kernel's table.
+std::string cuda_fused_unsupported(const RopeProblem& p, const DeviceTraits&) {
+  if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
+  if (p.pairs() > kRopeMostPairs)
+    return cat("takes heads up to ", 2 * kRopeMostPairs, " wide; these are ", p.D);
+  const int64_t bytes = p.pairs() * static_cast<int64_t>(size_of(p.dtype));
+  return bytes % 16 == 0 ? std::string() : cat("takes half heads of whole 16 bytes; these have ", bytes);
+}
+
 const Variant<RopeOp> kRows[] = {
     {"fused",
      DeviceType::cpu,
@@ -25,6 +35,14 @@ const Variant<RopeOp> kRows[] = {
      rope_cpu_fused,
      rope_cpu_fused},
     {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, rope_cpu_naive, rope_cpu_naive},
+    {"fused",
+     DeviceType::cuda,
+     cuda_fused_unsupported,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(rope_cuda_fused),
+     KILN_CUDA_FN(rope_cuda_fused)},
     {"naive",
      DeviceType::cuda,
      nullptr,

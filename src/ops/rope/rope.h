@@ -71,6 +71,8 @@ double rope_frequency(const RopeProblem& p, int64_t pair);
 void rope_cpu_naive(RankContext& ctx, const RopeRotation& r);
 void rope_cpu_fused(RankContext& ctx, const RopeRotation& r);
 std::size_t rope_cpu_fused_workspace(const RopeProblem& p, Pass pass);
+inline constexpr int64_t kRopeMostPairs = 128;  // of the kernel below: it keeps a token's angles at hand
+void rope_cuda_fused(RankContext& ctx, const RopeRotation& r);
 void rope_cuda_naive(RankContext& ctx, const RopeRotation& r);
 
 }  // namespace kiln

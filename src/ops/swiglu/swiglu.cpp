@@ -2,6 +2,7 @@
 
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
+#include "ops/cuda_fused.h"
 #include "ops/elementwise/binary.h"
 #include "ops/elementwise/unary.h"
 #include "ops/op_call.h"
@@ -34,6 +35,8 @@ const Variant<SwigluOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, swiglu_cpu_naive_forward,
      swiglu_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+    {"fused", DeviceType::cuda, needs_packs<SwigluProblem>, kSaves, nullptr, cost,
+     KILN_CUDA_FN(swiglu_cuda_fused_forward), KILN_CUDA_FN(swiglu_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(swiglu_cuda_naive_forward),
      KILN_CUDA_FN(swiglu_cuda_naive_backward)},
 };

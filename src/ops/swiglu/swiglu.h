@@ -47,6 +47,8 @@ void swiglu_cpu_naive_forward(RankContext& ctx, const SwigluForward& f);
 void swiglu_cpu_naive_backward(RankContext& ctx, const SwigluBackward& b);
 void swiglu_cpu_fused_forward(RankContext& ctx, const SwigluForward& f);
 void swiglu_cpu_fused_backward(RankContext& ctx, const SwigluBackward& b);
+void swiglu_cuda_fused_forward(RankContext& ctx, const SwigluForward& f);
+void swiglu_cuda_fused_backward(RankContext& ctx, const SwigluBackward& b);
 void swiglu_cuda_naive_forward(RankContext& ctx, const SwigluForward& f);
 void swiglu_cuda_naive_backward(RankContext& ctx, const SwigluBackward& b);
 

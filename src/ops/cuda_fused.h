@@ -1,0 +1,61 @@
+// What the fused CUDA kernels on rows share that a build without CUDA needs too, since `meta` predicts what a
+// GPU would do: which rows they take, how many threads share one, and the scratch of a sum over rows.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/variant.h"
+
+namespace kiln {
+
+inline constexpr int64_t kPackBytes = 16;  // the widest access a thread has
+
+// Threads that share a row, each keeping some packs of it in registers.
+struct RowGroups {
+  int threads = 32;        // of one row
+  int packs = 1;           // in each of them
+  int rows_per_block = 1;  // more than one only where a row is a warp's
+  int64_t blocks = 0;
+};
+
+// Short rows have a warp each, four to a block; long ones a block. No more than two blocks for each of an
+// H200's 132 multiprocessors: each walks several rows, and leaves one partial sum of a weight gradient.
+inline RowGroups row_groups(int64_t rows, int64_t row_bytes) {
+  const int64_t packs = (row_bytes + kPackBytes - 1) / kPackBytes;
+  RowGroups g;
+  while (g.threads < 1024 && packs > int64_t{g.threads} * (g.threads == 32 ? 4 : 2)) g.threads *= 2;
+  g.packs = static_cast<int>(std::max<int64_t>(1, (packs + g.threads - 1) / g.threads));
+  if (g.threads == 32) g.rows_per_block = 4;
+  g.blocks = std::min<int64_t>((rows + g.rows_per_block - 1) / g.rows_per_block, 264);
+  return g;
+}
+
+template <class Problem>
+RowGroups row_groups(const Problem& p) {
+  return row_groups(p.rows, p.cols * static_cast<int64_t>(size_of(p.dtype)));
+}
+
+// Rows of whole packs, up to 32 KiB, so that one block holds one in registers.
+template <class Problem>
+std::string needs_packed_rows(const Problem& p, const DeviceTraits&) {
+  if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
+  const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
+  if (bytes % kPackBytes != 0) return cat("takes rows of whole 16 bytes; these have ", bytes);
+  if (bytes > 2048 * kPackBytes) return cat("takes rows of up to 32 KiB; these have ", bytes, " bytes");
+  return {};
+}
+
+template <class Problem>
+std::string needs_packs(const Problem& p, const DeviceTraits&) {
+  if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
+  const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
+  return bytes % kPackBytes == 0 ? std::string() : cat("takes rows of whole 16 bytes; these have ", bytes);
+}
+
+// One partial sum per block and column.
+template <class Problem>
+std::size_t block_partials_workspace(const Problem& p, Pass pass) {
+  return pass == Pass::backward ? static_cast<std::size_t>(row_groups(p).blocks * p.cols) * sizeof(float) : 0;
+}
+
+}  // namespace kiln

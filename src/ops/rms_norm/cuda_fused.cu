@@ -1,0 +1,45 @@
+// fused: each row read once, kept in registers; see cuda_fused_rows.cuh. A tensor whose rows do not begin at
+// a multiple of 16 bytes (a column range at an odd place) takes naive's kernels.
+#include "ops/rms_norm/cuda_fused_rows.cuh"
+
+namespace kiln {
+
+using namespace rms_norm_rows;
+
+void rms_norm_cuda_fused_forward(RankContext& ctx, const RmsNormForward& f) {
+  if (!all_take_packs(f.p.cols, f.x, f.weight, f.y)) return rms_norm_cuda_naive_forward(ctx, f);
+  with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const ForwardRows<T> rows{row_view<T>(f.x),    {}, {}, row_view<T>(f.y), f.weight.data<T>(),
+                              f.rstd.data<float>()};
+    run_forward<T, false>(ctx, f.p, rows);
+  });
+}
+
+void rms_norm_cuda_fused_backward(RankContext& ctx, const RmsNormBackward& b) {
+  if (!all_take_packs(b.p.cols, b.x, b.dy, b.weight, b.dx.tensor))
+    return rms_norm_cuda_naive_backward(ctx, b);
+  const Stream stream = cuda_stream(ctx);
+  const RowGroups g = row_groups(b.p);
+  with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    float* partial = b.dweight.wanted() ? reinterpret_cast<float*>(b.workspace.raw()) : nullptr;
+    const BackwardRows<T> rows{row_view<T>(b.dy),  row_view<T>(b.x),     row_view<T>(b.dx.tensor),
+                               b.weight.data<T>(), b.rstd.data<float>(), partial,
+                               b.dx.accumulate};
+    const std::size_t shared = g.rows_per_block > 1 ? static_cast<std::size_t>(b.p.cols) * sizeof(float) : 0;
+    with_packs(g.packs, [&](auto packs) {
+      launch(backward_kernel<T, decltype(packs)::value>, Grid(g.blocks),
+             dim3(static_cast<unsigned>(g.threads), static_cast<unsigned>(g.rows_per_block)), shared, stream,
+             b.p, rows);
+    });
+    if (!b.dweight.wanted()) return;
+    with_grad_dtype<T>(b.dweight.tensor.dtype(), [&](auto grad) {
+      using G = decltype(grad);
+      launch(sum_partials_kernel<G>, Grid(blocks_for(b.p.cols, kSumCols)), dim3(kSumCols, kSumRows), 0,
+             stream, partial, g.blocks, b.p.cols, b.dweight.tensor.data<G>(), b.dweight.accumulate);
+    });
+  });
+}
+
+}  // namespace kiln

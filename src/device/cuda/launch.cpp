@@ -34,6 +34,14 @@ dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream) {
   return dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
 }
 
+void allow_shared_memory(const void* kernel, std::size_t bytes) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error == cudaSuccess) return;
+  throw_cuda_error(error,
+                   cat(bytes, " bytes of shared memory for a block of ", name_of_kernel(kernel)).c_str());
+}
+
 void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,
                         cudaError_t error) {
   const std::string call = cat("launch of ", name_of_kernel(kernel), ", grid ", grid.x, " x ", grid.y,

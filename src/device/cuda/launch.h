@@ -23,10 +23,15 @@ dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream);
 [[noreturn]] void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,
                                      cudaError_t error);
 
+// More than this a kernel gets only after it was asked for.
+inline constexpr std::size_t kSharedByDefault = 48 * 1024;
+void allow_shared_memory(const void* kernel, std::size_t bytes);
+
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem, Stream stream,
             Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0) return;
+  if (smem > kSharedByDefault) allow_shared_memory(reinterpret_cast<const void*>(kernel), smem);
   cudaLaunchConfig_t config{};
   config.gridDim = checked_grid(reinterpret_cast<const void*>(kernel), grid, stream);
   config.blockDim = block;

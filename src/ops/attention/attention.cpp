@@ -83,6 +83,20 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
   return static_cast<std::size_t>(p.B * p.H * p.Tq * p.Tk) * size_of(stat_dtype(p.dtype));
 }
 
+// CUDA flash: one float per query, the inner product of the output and its gradient.
+std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
+  return pass == Pass::forward ? 0 : static_cast<std::size_t>(p.B * p.H * p.Tq) * sizeof(float);
+}
+
+std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (p.dtype != DType::bf16 && p.dtype != DType::f16)
+    return cat("runs on the tensor cores in bf16 and fp16, not in ", name_of(p.dtype));
+  if (traits.compute_capability < 80) return "needs compute capability 8.0";
+  if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
+  if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
+  return {};
+}
+
 const Variant<AttentionOp> kRows[] = {
     {"few_rows", DeviceType::cpu, attention_cpu_few_rows_unsupported, kNaiveSaves, cpu_naive_workspace,
      few_rows_cost, attention_cpu_few_rows_forward, attention_cpu_naive_backward},
@@ -91,6 +105,8 @@ const Variant<AttentionOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
      attention_cpu_naive_forward, attention_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},
+    {"flash", DeviceType::cuda, cuda_flash_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+     KILN_CUDA_FN(attention_cuda_flash_forward), KILN_CUDA_FN(attention_cuda_flash_backward)},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
      KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},

@@ -1,0 +1,254 @@
+// flash, backward: scores are made again from q, k and lse. Two kernels, each with one writer per gradient,
+// so no atomics and always the same bits; the price is that scores and dP are made twice (seven products
+// where five would do).
+//
+//   P = exp(scale q k^T - lse)   dP = dO v^T   dS = P (dP - delta)   delta = rowsum(dO o)
+//   dq = scale dS k: a block has 64 queries and walks over keys; it also writes delta, for the other kernel
+//   dk = scale dS^T q, dv = P^T dO: a block has 64 keys and walks over the queries of its group of heads
+//
+// In the second kernel everything is transposed (a warp's 16 rows are keys), so that P^T and dS^T are in the
+// registers from which the tensor cores take their left operand.
+// Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair.
+#include "ops/attention/cuda_flash_tiles.cuh"
+
+namespace kiln {
+namespace {
+
+using namespace flash;
+
+template <class T>
+struct BackwardRows {
+  HeadRows<T> q, k, v, o, dout, dq, dk, dv;
+  const float* lse;  // [B, H, Tq]
+  float* delta;      // [B, H, Tq]
+};
+
+template <class T, int kD>
+struct QueryMemory {
+  Tile<T, kD> q, dout;
+  Tile<T, kD> k[2], v[2];
+  WeightScratch<T> scratch[kWarps];
+  float lse[kTile], delta[kTile];  // lse times log2(e)
+};
+
+// delta of the block's queries, two threads to each.
+template <class T, int kD>
+__device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& rows, int64_t b, int64_t h,
+                           int64_t i0, float (&delta)[kTile]) {
+  const int D = static_cast<int>(p.D), r = threadIdx.x / 2;
+  const int64_t i = i0 + r;
+  float sum = 0;
+  if (i < p.Tq) {
+    const T *o = rows.o.at(b, h, D, i), *dout = rows.dout.at(b, h, D, i);
+    if (rows.o.packs && rows.dout.packs) {
+      for (int c = threadIdx.x % 2 * 8; c < D; c += 16) {
+        const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) sum += x[k] * y[k];
+      }
+    } else {
+      for (int c = threadIdx.x % 2; c < D; c += 2)
+        sum += static_cast<float>(o[c]) * static_cast<float>(dout[c]);
+    }
+  }
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  if (threadIdx.x % 2 != 0) return;
+  delta[r] = sum;
+  if (i < p.Tq) rows.delta[(b * p.H + h) * p.Tq + i] = sum;
+}
+
+template <class T, int kD>
+__global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProblem p, BackwardRows<T> rows) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto& m = *reinterpret_cast<QueryMemory<T, kD>*>(memory);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
+  const int D = static_cast<int>(p.D);
+  const int64_t tiles = (p.Tq + kTile - 1) / kTile, heads = p.B * p.H;
+  const int64_t i0 = (tiles - 1 - blockIdx.x / heads) * kTile;  // the longest first
+  const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H, hkv = h / p.group();
+  const int64_t last = i0 + kTile < p.Tq ? i0 + kTile - 1 : p.Tq - 1;
+  const int64_t unmasked = p.visible(i0) / kTile;
+  const int steps = static_cast<int>((p.visible(last) + kTile - 1) / kTile);
+
+  load_tile(m.q, rows.q, b, h, D, i0, p.Tq);
+  load_tile(m.dout, rows.dout, b, h, D, i0, p.Tq);
+  if (steps > 0) {
+    load_tile(m.k[0], rows.k, b, hkv, D, 0, p.Tk);
+    load_tile(m.v[0], rows.v, b, hkv, D, 0, p.Tk);
+  }
+  close_copies();
+  make_delta<T, kD>(p, rows, b, h, i0, m.delta);
+  if (threadIdx.x < kTile) {
+    const int64_t i = i0 + threadIdx.x;
+    m.lse[threadIdx.x] = i < p.Tq ? rows.lse[(b * p.H + h) * p.Tq + i] * kLog2E : 0.0f;
+  }
+  if (rows.dq.base == nullptr) return;  // delta was all that is wanted of this kernel
+
+  TileSums dq[kD / 8];
+  const float scale_log2 = p.scale * kLog2E;
+  for (int t = 0; t < steps; ++t) {
+    const int64_t j0 = static_cast<int64_t>(t) * kTile;
+    if (t + 1 < steps) {
+      load_tile(m.k[(t + 1) % 2], rows.k, b, hkv, D, j0 + kTile, p.Tk);
+      load_tile(m.v[(t + 1) % 2], rows.v, b, hkv, D, j0 + kTile, p.Tk);
+    }
+    close_copies();
+    wait_for_copies<1>();
+    __syncthreads();
+
+    TileSums s[kNTiles], dp[kNTiles];
+    multiply_rows(s, m.q, warp * 16, m.k[t % 2]);
+    multiply_rows(dp, m.dout, warp * 16, m.v[t % 2]);
+    const Border<false> seen(p, i0 + warp * 16, j0);
+    const bool masked = t >= unmasked;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int row = g + e / 2 * 8;
+      const float lse = m.lse[warp * 16 + row], delta = m.delta[warp * 16 + row];
+#pragma unroll
+      for (int n = 0; n < kNTiles; ++n) {
+        const float ds = exp2_fast(s[n].at[e] * scale_log2 - lse) * (dp[n].at[e] - delta);
+        s[n].at[e] = masked && !seen(row, n * 8 + col + e % 2) ? 0.0f : ds;
+      }
+    }
+    if (masked && !all_finite(m.k[t % 2])) {
+      write_scratch(m.scratch[warp], s);
+      multiply_columns_seen<T, kD>(dq, m.scratch[warp], m.k[t % 2], seen);
+    } else {
+      multiply_columns<T, kD>(dq, s, m.k[t % 2]);
+    }
+    __syncthreads();  // before this stage is overwritten
+  }
+  if (steps == 0) wait_for_copies<0>();
+  __syncthreads();
+  store_rows(rows.dq, b, h, D, i0, p.Tq, dq, p.scale, p.scale, m.q);
+}
+
+template <class T, int kD>
+struct KeyMemory {
+  Tile<T, kD> k, v;
+  Tile<T, kD> q[2], dout[2];
+  WeightScratch<T> scratch[kWarps];
+  float lse[2][kTile], delta[2][kTile];
+};
+
+// Step n of a key block is query tile `first + n % count` of head n / count of its group.
+template <class T, int kD>
+__device__ void load_queries(KeyMemory<T, kD>& m, int stage, const AttentionProblem& p,
+                             const BackwardRows<T>& rows, int64_t b, int64_t h, int64_t i0) {
+  const int D = static_cast<int>(p.D);
+  load_tile(m.q[stage], rows.q, b, h, D, i0, p.Tq);
+  load_tile(m.dout[stage], rows.dout, b, h, D, i0, p.Tq);
+  if (threadIdx.x < kTile) {
+    const int64_t i = i0 + threadIdx.x, at = (b * p.H + h) * p.Tq + i;
+    m.lse[stage][threadIdx.x] = i < p.Tq ? rows.lse[at] * kLog2E : 0.0f;
+    m.delta[stage][threadIdx.x] = i < p.Tq ? rows.delta[at] : 0.0f;
+  }
+}
+
+template <class T, int kD>
+__global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  auto& m = *reinterpret_cast<KeyMemory<T, kD>*>(memory);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
+  const int D = static_cast<int>(p.D);
+  const int64_t heads = p.B * p.Hkv;
+  const int64_t j0 = static_cast<int64_t>(blockIdx.x) / heads * kTile;  // the first keys are seen by the most
+  const int64_t hkv = blockIdx.x % heads % p.Hkv, b = blockIdx.x % heads / p.Hkv;
+  const int64_t first_seen = p.causal && j0 > p.Tk - p.Tq ? j0 - (p.Tk - p.Tq) : 0;
+  const int64_t first_tile = first_seen / kTile, tiles = (p.Tq + kTile - 1) / kTile;
+  const int count = static_cast<int>(tiles > first_tile ? tiles - first_tile : 0);
+  const int steps = count * static_cast<int>(p.group());
+  const auto head_at = [&](int n) { return hkv * p.group() + n / count; };
+  const auto query_at = [&](int n) { return (first_tile + n % count) * kTile; };
+
+  load_tile(m.k, rows.k, b, hkv, D, j0, p.Tk);
+  load_tile(m.v, rows.v, b, hkv, D, j0, p.Tk);
+  if (steps > 0) load_queries(m, 0, p, rows, b, head_at(0), query_at(0));
+  close_copies();
+
+  TileSums dk[kD / 8], dv[kD / 8];
+  const float scale_log2 = p.scale * kLog2E;
+  for (int t = 0; t < steps; ++t) {
+    if (t + 1 < steps) load_queries(m, (t + 1) % 2, p, rows, b, head_at(t + 1), query_at(t + 1));
+    close_copies();
+    wait_for_copies<1>();
+    __syncthreads();
+
+    const auto &q = m.q[t % 2], &dout = m.dout[t % 2];
+    const int64_t i0 = query_at(t);
+    const bool masked = i0 + kTile > p.Tq || (p.causal && j0 + kTile - 1 > i0 + p.Tk - p.Tq);
+    const Border<true> seen(p, i0, j0 + warp * 16);
+    TileSums s[kNTiles];
+    multiply_rows(s, m.k, warp * 16, q);
+#pragma unroll
+    for (int n = 0; n < kNTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int query = n * 8 + col + e % 2;
+        const float probability = exp2_fast(s[n].at[e] * scale_log2 - m.lse[t % 2][query]);
+        s[n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : probability;
+      }
+    }
+    const bool careful = masked && !(all_finite(q) & all_finite(dout));
+    if (careful) {
+      write_scratch(m.scratch[warp], s);
+      multiply_columns_seen<T, kD>(dv, m.scratch[warp], dout, seen);
+    } else {
+      multiply_columns<T, kD>(dv, s, dout);
+    }
+
+    TileSums dp[kNTiles];
+    multiply_rows(dp, m.v, warp * 16, dout);
+#pragma unroll
+    for (int n = 0; n < kNTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int query = n * 8 + col + e % 2;
+        const float ds = s[n].at[e] * (dp[n].at[e] - m.delta[t % 2][query]);
+        s[n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : ds;
+      }
+    }
+    if (careful) {
+      write_scratch(m.scratch[warp], s);
+      multiply_columns_seen<T, kD>(dk, m.scratch[warp], q, seen);
+    } else {
+      multiply_columns<T, kD>(dk, s, q);
+    }
+    __syncthreads();  // before this stage is overwritten
+  }
+  if (steps == 0) wait_for_copies<0>();
+  __syncthreads();
+  if (rows.dk.base != nullptr) store_rows(rows.dk, b, hkv, D, j0, p.Tk, dk, p.scale, p.scale, m.k);
+  if (rows.dv.base != nullptr) store_rows(rows.dv, b, hkv, D, j0, p.Tk, dv, 1.0f, 1.0f, m.v);
+}
+
+}  // namespace
+
+void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b) {
+  const AttentionProblem& p = b.p;
+  const Stream stream = cuda_stream(ctx);
+  with_tensor_core_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    with_tile_width(p.D, [&](auto width) {
+      constexpr int kD = decltype(width)::value;
+      const BackwardRows<T> rows{head_rows<T>(b.q, p.D),
+                                 head_rows<T>(b.k, p.D),
+                                 head_rows<T>(b.v, p.D),
+                                 head_rows<T>(b.o, p.D),
+                                 head_rows<T>(b.dout, p.D),
+                                 head_rows<T>(b.dq.tensor, p.D, b.dq.accumulate),
+                                 head_rows<T>(b.dk.tensor, p.D, b.dk.accumulate),
+                                 head_rows<T>(b.dv.tensor, p.D, b.dv.accumulate),
+                                 b.lse.data<float>(),
+                                 reinterpret_cast<float*>(b.workspace.raw())};
+      launch(flash_grad_query_kernel<T, kD>, Grid(blocks_for(p.Tq, kTile) * p.B * p.H), kBlock,
+             sizeof(QueryMemory<T, kD>), stream, p, rows);
+      if (!b.dk.wanted() && !b.dv.wanted()) return;
+      launch(flash_grad_key_kernel<T, kD>, Grid(blocks_for(p.Tk, kTile) * p.B * p.Hkv), kBlock,
+             sizeof(KeyMemory<T, kD>), stream, p, rows);
+    });
+  });
+}
+
+}  // namespace kiln

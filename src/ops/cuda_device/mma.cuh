@@ -1,0 +1,89 @@
+// The tensor cores, a warp at a time (mma.sync, since Ampere): a 16 x 16 tile of A times a 16 x 8 tile of B,
+// added to 16 x 8 sums in fp32. Who holds what:
+//
+//   A: four words of two neighbours in k: rows g and g + 8 of the first eight k, then of the last eight
+//   B: two words of two neighbours in k: column g, the first eight k, then the last
+//   sums: columns 2 q and 2 q + 1 of row g, then of row g + 8            g = lane / 4, q = lane % 4
+//
+// so the sums of two such tiles side by side, rounded to 16 bits, are the A of a next product with no word
+// changing its thread.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "base/half.h"
+
+namespace kiln {
+
+struct TileA {
+  uint32_t word[4];
+};
+struct TileB {
+  uint32_t word[2];
+};
+struct TileSums {
+  float at[4] = {0, 0, 0, 0};
+};
+
+__device__ inline uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// Four 8 x 8 tiles of 16-bit values; lane l gives the address of row l % 8 of tile l / 8.
+__device__ inline void load_tiles(uint32_t (&word)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+__device__ inline void load_tiles_transposed(uint32_t (&word)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+#define KILN_MMA(type)                                                                           \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                            \
+               ".f32 {%0, %1, %2, %3}, "                                                         \
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                   \
+               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])                      \
+               : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), \
+                 "r"(b.word[1]))
+
+template <class T>
+__device__ void multiply_add(TileSums& c, const TileA& a, const TileB& b) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    KILN_MMA("bf16");
+  } else {
+    KILN_MMA("f16");
+  }
+}
+#undef KILN_MMA
+
+// Sixteen bytes from global to shared memory behind the thread's back; zeros where `there` is false. Both
+// addresses are multiples of 16.
+__device__ inline void copy_async(void* shared, const void* global, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+
+__device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until at most `kLeft` of the closed groups are under way.
+template <int kLeft>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+__device__ inline float exp2_fast(float x) {  // 2^-Inf = 0
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+}  // namespace kiln

@@ -7,8 +7,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "device/device.h"
+#include "device/matmul_choice.h"
 
 namespace kiln {
 
@@ -67,6 +70,11 @@ class Backend {
   virtual bool can_capture() const = 0;
   // Runs `work` once with its device calls recorded instead of executed.
   virtual std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) = 0;
+
+  // Where products are a library's: measures its algorithms for every product met so far and takes the
+  // fastest, or takes those of an earlier measurement. Elsewhere there is nothing to choose.
+  virtual std::vector<MatmulChoice> tune_matmuls(const TuneProgress& /*progress*/) { return {}; }
+  virtual void use_matmuls(std::span<const MatmulChoice> /*choices*/) {}
 };
 
 // The instruction set is KILN_CPU_ISA's, or the best there is, unless given.

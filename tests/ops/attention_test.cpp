@@ -8,6 +8,7 @@
 
 #include "autograd/tape.h"
 #include "base/rng.h"
+#include "support/gpu.h"
 
 namespace kiln {
 namespace {
@@ -26,31 +27,38 @@ class AttentionVariants : public testing::TestWithParam<const char*> {
       v.push_back(philox_normal(philox_key(5, name), static_cast<uint64_t>(i)));
     return v;
   }
-  bool masks_products() const { return std::string_view(GetParam()) != "composed"; }
+  bool masks_products() const { return variant() != "composed"; }
   void SetUp() override {
+    if (on_cuda()) KILN_NEEDS_GPU();
     q = normals(kQueries, "q");
     k = normals(kKeys, "k");
     v = normals(kKeys, "v");
     dout = normals(kQueries, "dout");
   }
-  Attended run(CpuIsa isa) {
-    RankOptions options;
-    options.cpu_isa = isa;
-    options.threads = 2;
+  // "cuda_flash" is flash on a GPU, in bf16: that is what it takes.
+  bool on_cuda() const { return std::string_view(GetParam()).starts_with("cuda_"); }
+  std::string_view variant() const { return std::string_view(GetParam()).substr(on_cuda() ? 5 : 0); }
+
+  template <class T>
+  Attended run_in(const RankOptions& options) {
     RankContext ctx(options);
     auto upload = [&](const std::vector<float>& x) {
-      Tensor t = ctx.empty({1, static_cast<int64_t>(x.size()) / kWidth, kWidth}, DType::f32);
-      ctx.upload(t, x.data());
+      std::vector<T> narrow;
+      for (float f : x) narrow.push_back(static_cast<T>(f));
+      Tensor t = ctx.empty({1, static_cast<int64_t>(x.size()) / kWidth, kWidth}, dtype_of<T>());
+      ctx.upload(t, narrow.data());
       return t;
     };
     auto read = [&](const Tensor& t) {
-      std::vector<float> x(static_cast<std::size_t>(t.numel()));
-      ctx.download(x.data(), t);
+      std::vector<T> narrow(static_cast<std::size_t>(t.numel()));
+      ctx.download(narrow.data(), t);
+      std::vector<float> x;
+      for (T f : narrow) x.push_back(static_cast<float>(f));
       return x;
     };
     const Tensor tq = ctx.tape().watch(upload(q)), tk = ctx.tape().watch(upload(k)),
                  tv = ctx.tape().watch(upload(v));
-    const Tensor o = attention(ctx, tq, tk, tv, {.heads = 1, .kv_heads = 1, .variant = GetParam()});
+    const Tensor o = attention(ctx, tq, tk, tv, {.heads = 1, .kv_heads = 1, .variant = variant()});
     Attended r;
     r.o = read(o);
     ctx.tape().backward(o, upload(dout));
@@ -62,9 +70,17 @@ class AttentionVariants : public testing::TestWithParam<const char*> {
   }
   template <class F>
   void on_every_isa(F f) {
+    RankOptions options;
+    if (on_cuda()) {
+      options.device = Device::cuda();
+      f(run_in<bf16>(options));
+      return;
+    }
+    options.threads = 2;
     for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
       SCOPED_TRACE(name_of(static_cast<CpuIsa>(isa)));
-      f(run(static_cast<CpuIsa>(isa)));
+      options.cpu_isa = static_cast<CpuIsa>(isa);
+      f(run_in<float>(options));
     }
   }
   // Rows [0, first) of x are finite, rows [first, ...) are NaN as a whole or in part.
@@ -128,6 +144,7 @@ TEST_P(AttentionVariants, AQueryThatSeesNothingGetsZeroAndGivesZero) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionVariants, testing::Values("flash", "naive", "composed"));
+INSTANTIATE_TEST_SUITE_P(Cuda, AttentionVariants, testing::Values("cuda_flash", "cuda_naive"));
 
 // few_rows takes too few queries for the cases above.
 TEST(Attention, FewRowsKeepsMaskedNansOutAndItsBitsOnAnyThreads) {

@@ -176,6 +176,13 @@ std::unique_ptr<DeviceGraph> CudaBackend::capture(Stream stream, const std::func
   return std::make_unique<CapturedGraph>(*this, std::move(exec));
 }
 
+std::vector<MatmulChoice> CudaBackend::tune_matmuls(const TuneProgress& progress) {
+  activate();
+  return matmuls_->tune(progress);
+}
+
+void CudaBackend::use_matmuls(std::span<const MatmulChoice> choices) { matmuls_->use(choices); }
+
 std::unique_ptr<Backend> make_cuda_backend(int index) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {

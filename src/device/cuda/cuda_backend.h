@@ -46,6 +46,9 @@ class CudaBackend final : public Backend {
   bool can_capture() const override { return true; }
   std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) override;
 
+  std::vector<MatmulChoice> tune_matmuls(const TuneProgress& progress) override;
+  void use_matmuls(std::span<const MatmulChoice> choices) override;
+
  private:
   void check_once(cudaError_t error, const char* call);
 

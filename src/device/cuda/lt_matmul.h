@@ -1,17 +1,21 @@
 // Row-major matrix products by cuBLASLt: D = op(A) op(B), or D += op(A) op(B), summed in fp32 (fp64 for
 // fp64).
 //
-// The algorithm for a problem is the library's first suggestion, asked for once and remembered, so the same
-// problem takes the same algorithm and gives the same bits. Algorithms that let blocks race to add into the
+// The algorithm for a problem is the one that was chosen for it by measurement, or else the library's first
+// suggestion; it is looked up once and remembered, so the same problem takes the same algorithm and gives the
+// same bits. Algorithms that let blocks race to add into the
 // output are excluded, and so are those that keep partial sums in the output's narrower format.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "base/dtype.h"
 #include "device/backend.h"
+#include "device/matmul_choice.h"
 
 namespace kiln {
 
@@ -30,6 +34,7 @@ struct LtMatmul {
   void* d;      // [m, n]
   int64_t d_row_stride;
   bool accumulate = false;
+  bool tf32 = false;  // fp32 operands rounded to 11 bits for the tensor cores: several times the speed
 };
 
 class LtMatmuls {
@@ -42,8 +47,15 @@ class LtMatmuls {
   // Any sizes: with k = 0 the product is zero. The workspace must not be used by another stream meanwhile.
   void run(const LtMatmul& p, void* workspace, std::size_t workspace_bytes, Stream stream);
 
- private:
+  // Measures the library's suggestions for every problem met so far, on operands of its own, and takes the
+  // fastest of each from now on.
+  std::vector<MatmulChoice> tune(const TuneProgress& progress);
+  // Takes these from now on. One that is not an algorithm for its problem on this GPU is an error at its use.
+  void use(std::span<const MatmulChoice> choices);
+
   struct Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

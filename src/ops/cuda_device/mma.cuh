@@ -46,13 +46,19 @@ __device__ inline void load_tiles_transposed(uint32_t (&word)[4], const void* ro
                : "memory");
 }
 
-#define KILN_MMA(type)                                                                           \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                            \
-               ".f32 {%0, %1, %2, %3}, "                                                         \
-               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                   \
-               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])                      \
-               : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), \
-                 "r"(b.word[1]))
+// Older GPUs compile the kernels and never run them: their ops say so before a launch.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define KILN_SINCE_AMPERE(...) __trap()
+#else
+#define KILN_SINCE_AMPERE(...) asm volatile(__VA_ARGS__)
+#endif
+
+#define KILN_MMA(type)                                                                            \
+  KILN_SINCE_AMPERE("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                        \
+                    ".f32 {%0, %1, %2, %3}, "                                                     \
+                    "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(c.at[0]),              \
+                    "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3]) : "r"(a.word[0]), "r"(a.word[1]), \
+                    "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]))
 
 template <class T>
 __device__ void multiply_add(TileSums& c, const TileA& a, const TileB& b) {
@@ -67,17 +73,16 @@ __device__ void multiply_add(TileSums& c, const TileA& a, const TileB& b) {
 // Sixteen bytes from global to shared memory behind the thread's back; zeros where `there` is false. Both
 // addresses are multiples of 16.
 __device__ inline void copy_async(void* shared, const void* global, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
-               "r"(there ? 16 : 0)
-               : "memory");
+  KILN_SINCE_AMPERE("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                    "l"(global), "r"(there ? 16 : 0) : "memory");
 }
 
-__device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ inline void close_copies() { KILN_SINCE_AMPERE("cp.async.commit_group;" :: : "memory"); }
 
 // Until at most `kLeft` of the closed groups are under way.
 template <int kLeft>
 __device__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+  KILN_SINCE_AMPERE("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
 __device__ inline float exp2_fast(float x) {  // 2^-Inf = 0
@@ -85,5 +90,7 @@ __device__ inline float exp2_fast(float x) {  // 2^-Inf = 0
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+
+#undef KILN_SINCE_AMPERE
 
 }  // namespace kiln

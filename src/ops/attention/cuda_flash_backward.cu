@@ -16,6 +16,10 @@ namespace {
 
 using namespace flash;
 
+constexpr int kM = 1;      // strips of a warp: its sums fill the registers as they are
+constexpr int kWarps = 4;  // of a block, for its 64 rows
+constexpr int kBlock = 32 * kWarps;
+
 template <class T>
 struct BackwardRows {
   HeadRows<T> q, k, v, o, dout, dq, dk, dv;
@@ -70,11 +74,11 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   const int64_t unmasked = p.visible(i0) / kTile;
   const int steps = static_cast<int>((p.visible(last) + kTile - 1) / kTile);
 
-  load_tile(m.q, rows.q, b, h, D, i0, p.Tq);
-  load_tile(m.dout, rows.dout, b, h, D, i0, p.Tq);
+  load_tile<kBlock>(m.q, rows.q, b, h, D, i0, p.Tq);
+  load_tile<kBlock>(m.dout, rows.dout, b, h, D, i0, p.Tq);
   if (steps > 0) {
-    load_tile(m.k[0], rows.k, b, hkv, D, 0, p.Tk);
-    load_tile(m.v[0], rows.v, b, hkv, D, 0, p.Tk);
+    load_tile<kBlock>(m.k[0], rows.k, b, hkv, D, 0, p.Tk);
+    load_tile<kBlock>(m.v[0], rows.v, b, hkv, D, 0, p.Tk);
   }
   close_copies();
   make_delta<T, kD>(p, rows, b, h, i0, m.delta);
@@ -84,21 +88,21 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   }
   if (rows.dq.base == nullptr) return;  // delta was all that is wanted of this kernel
 
-  TileSums dq[kD / 8];
+  TileSums dq[kM][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     const int64_t j0 = static_cast<int64_t>(t) * kTile;
     if (t + 1 < steps) {
-      load_tile(m.k[(t + 1) % 2], rows.k, b, hkv, D, j0 + kTile, p.Tk);
-      load_tile(m.v[(t + 1) % 2], rows.v, b, hkv, D, j0 + kTile, p.Tk);
+      load_tile<kBlock>(m.k[(t + 1) % 2], rows.k, b, hkv, D, j0 + kTile, p.Tk);
+      load_tile<kBlock>(m.v[(t + 1) % 2], rows.v, b, hkv, D, j0 + kTile, p.Tk);
     }
     close_copies();
     wait_for_copies<1>();
     __syncthreads();
 
-    TileSums s[kNTiles], dp[kNTiles];
-    multiply_rows(s, m.q, warp * 16, m.k[t % 2]);
-    multiply_rows(dp, m.dout, warp * 16, m.v[t % 2]);
+    TileSums s[kM][kNTiles] = {}, dp[kM][kNTiles] = {};
+    multiply_rows<kM>(s, m.q, warp * 16, m.k[t % 2]);
+    multiply_rows<kM>(dp, m.dout, warp * 16, m.v[t % 2]);
     const Border<false> seen(p, i0 + warp * 16, j0);
     const bool masked = t >= unmasked;
 #pragma unroll
@@ -107,21 +111,21 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
       const float lse = m.lse[warp * 16 + row], delta = m.delta[warp * 16 + row];
 #pragma unroll
       for (int n = 0; n < kNTiles; ++n) {
-        const float ds = exp2_fast(s[n].at[e] * scale_log2 - lse) * (dp[n].at[e] - delta);
-        s[n].at[e] = masked && !seen(row, n * 8 + col + e % 2) ? 0.0f : ds;
+        const float ds = exp2_fast(s[0][n].at[e] * scale_log2 - lse) * (dp[0][n].at[e] - delta);
+        s[0][n].at[e] = masked && !seen(row, n * 8 + col + e % 2) ? 0.0f : ds;
       }
     }
     if (masked && !all_finite(m.k[t % 2])) {
-      write_scratch(m.scratch[warp], s);
-      multiply_columns_seen<T, kD>(dq, m.scratch[warp], m.k[t % 2], seen);
+      write_scratch(m.scratch[warp], s[0]);
+      multiply_columns_seen<T, kD>(dq[0], m.scratch[warp], m.k[t % 2], seen);
     } else {
-      multiply_columns<T, kD>(dq, s, m.k[t % 2]);
+      multiply_columns<T, kM, kD>(dq, s, m.k[t % 2]);
     }
     __syncthreads();  // before this stage is overwritten
   }
   if (steps == 0) wait_for_copies<0>();
   __syncthreads();
-  store_rows(rows.dq, b, h, D, i0, p.Tq, dq, p.scale, p.scale, m.q);
+  store_strip(rows.dq, b, h, D, i0 + warp * 16, p.Tq, dq[0], p.scale, p.scale, m.q, warp * 16);
 }
 
 template <class T, int kD>
@@ -137,8 +141,8 @@ template <class T, int kD>
 __device__ void load_queries(KeyMemory<T, kD>& m, int stage, const AttentionProblem& p,
                              const BackwardRows<T>& rows, int64_t b, int64_t h, int64_t i0) {
   const int D = static_cast<int>(p.D);
-  load_tile(m.q[stage], rows.q, b, h, D, i0, p.Tq);
-  load_tile(m.dout[stage], rows.dout, b, h, D, i0, p.Tq);
+  load_tile<kBlock>(m.q[stage], rows.q, b, h, D, i0, p.Tq);
+  load_tile<kBlock>(m.dout[stage], rows.dout, b, h, D, i0, p.Tq);
   if (threadIdx.x < kTile) {
     const int64_t i = i0 + threadIdx.x, at = (b * p.H + h) * p.Tq + i;
     m.lse[stage][threadIdx.x] = i < p.Tq ? rows.lse[at] * kLog2E : 0.0f;
@@ -162,12 +166,12 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
   const auto head_at = [&](int n) { return hkv * p.group() + n / count; };
   const auto query_at = [&](int n) { return (first_tile + n % count) * kTile; };
 
-  load_tile(m.k, rows.k, b, hkv, D, j0, p.Tk);
-  load_tile(m.v, rows.v, b, hkv, D, j0, p.Tk);
+  load_tile<kBlock>(m.k, rows.k, b, hkv, D, j0, p.Tk);
+  load_tile<kBlock>(m.v, rows.v, b, hkv, D, j0, p.Tk);
   if (steps > 0) load_queries(m, 0, p, rows, b, head_at(0), query_at(0));
   close_copies();
 
-  TileSums dk[kD / 8], dv[kD / 8];
+  TileSums dk[kM][kD / 8], dv[kM][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     if (t + 1 < steps) load_queries(m, (t + 1) % 2, p, rows, b, head_at(t + 1), query_at(t + 1));
@@ -179,48 +183,50 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
     const int64_t i0 = query_at(t);
     const bool masked = i0 + kTile > p.Tq || (p.causal && j0 + kTile - 1 > i0 + p.Tk - p.Tq);
     const Border<true> seen(p, i0, j0 + warp * 16);
-    TileSums s[kNTiles];
-    multiply_rows(s, m.k, warp * 16, q);
+    TileSums s[kM][kNTiles] = {};
+    multiply_rows<kM>(s, m.k, warp * 16, q);
 #pragma unroll
     for (int n = 0; n < kNTiles; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int query = n * 8 + col + e % 2;
-        const float probability = exp2_fast(s[n].at[e] * scale_log2 - m.lse[t % 2][query]);
-        s[n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : probability;
+        const float probability = exp2_fast(s[0][n].at[e] * scale_log2 - m.lse[t % 2][query]);
+        s[0][n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : probability;
       }
     }
     const bool careful = masked && !(all_finite(q) & all_finite(dout));
     if (careful) {
-      write_scratch(m.scratch[warp], s);
-      multiply_columns_seen<T, kD>(dv, m.scratch[warp], dout, seen);
+      write_scratch(m.scratch[warp], s[0]);
+      multiply_columns_seen<T, kD>(dv[0], m.scratch[warp], dout, seen);
     } else {
-      multiply_columns<T, kD>(dv, s, dout);
+      multiply_columns<T, kM, kD>(dv, s, dout);
     }
 
-    TileSums dp[kNTiles];
-    multiply_rows(dp, m.v, warp * 16, dout);
+    TileSums dp[kM][kNTiles] = {};
+    multiply_rows<kM>(dp, m.v, warp * 16, dout);
 #pragma unroll
     for (int n = 0; n < kNTiles; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int query = n * 8 + col + e % 2;
-        const float ds = s[n].at[e] * (dp[n].at[e] - m.delta[t % 2][query]);
-        s[n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : ds;
+        const float ds = s[0][n].at[e] * (dp[0][n].at[e] - m.delta[t % 2][query]);
+        s[0][n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : ds;
       }
     }
     if (careful) {
-      write_scratch(m.scratch[warp], s);
-      multiply_columns_seen<T, kD>(dk, m.scratch[warp], q, seen);
+      write_scratch(m.scratch[warp], s[0]);
+      multiply_columns_seen<T, kD>(dk[0], m.scratch[warp], q, seen);
     } else {
-      multiply_columns<T, kD>(dk, s, q);
+      multiply_columns<T, kM, kD>(dk, s, q);
     }
     __syncthreads();  // before this stage is overwritten
   }
   if (steps == 0) wait_for_copies<0>();
   __syncthreads();
-  if (rows.dk.base != nullptr) store_rows(rows.dk, b, hkv, D, j0, p.Tk, dk, p.scale, p.scale, m.k);
-  if (rows.dv.base != nullptr) store_rows(rows.dv, b, hkv, D, j0, p.Tk, dv, 1.0f, 1.0f, m.v);
+  if (rows.dk.base != nullptr)
+    store_strip(rows.dk, b, hkv, D, j0 + warp * 16, p.Tk, dk[0], p.scale, p.scale, m.k, warp * 16);
+  if (rows.dv.base != nullptr)
+    store_strip(rows.dv, b, hkv, D, j0 + warp * 16, p.Tk, dv[0], 1.0f, 1.0f, m.v, warp * 16);
 }
 
 }  // namespace

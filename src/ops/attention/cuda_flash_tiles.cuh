@@ -13,10 +13,8 @@
 
 namespace kiln::flash {
 
-constexpr int kTile = 64;  // queries of a tile, and keys
-constexpr int kWarps = 4;  // 16 rows of a tile each
-constexpr int kBlock = 32 * kWarps;
-constexpr int kNTiles = kTile / 8;  // 8-wide sums across a tile of keys or queries
+constexpr int kTile = 64;           // keys of a tile, or queries of one that is walked over
+constexpr int kNTiles = kTile / 8;  // 8-wide sums across it
 constexpr float kLog2E = 1.4426950408889634f;
 
 // One head of a [B, T, heads * D] tensor. `packs`: all its rows are whole, aligned packs of 16 bytes.
@@ -37,57 +35,77 @@ HeadRows<T> head_rows(const Tensor& t, int64_t D, bool accumulate = false) {
   if (!t.defined()) return {};
   const auto aligned = [](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)) % 16 == 0; };
   const bool packs = reinterpret_cast<std::uintptr_t>(t.raw()) % 16 == 0 && aligned(t.stride(0)) &&
-                     aligned(t.stride(1)) && aligned(D);
+                     aligned(t.stride(1)) && aligned(D) && t.stride(1) < (1 << 20);
   return {t.data<T>(), t.stride(0), t.stride(1), packs, accumulate};
 }
 
-template <class T, int kD>
+template <class T, int kD, int kRows = kTile>
 struct Tile {
   static constexpr int kStride = kD + 8;
-  T row[kTile][kStride];
+  T row[kRows][kStride];
 };
 
-// Rows first .. first + 63 of a head, by all threads; zeros past `rows` and past channel D. Complete after
-// close_copies, wait_for_copies and a barrier.
-template <class T, int kD>
-__device__ void load_tile(Tile<T, kD>& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D,
+// Rows first, first + 1, ... of a head, by the block's kThreads threads; zeros past `rows` and past channel
+// D. Complete after close_copies, wait_for_copies and a barrier.
+template <int kThreads, class T, int kD, int kRows>
+__device__ void load_tile(Tile<T, kD, kRows>& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D,
                           int64_t first, int64_t rows) {
-  constexpr int kPacks = kD / 8;
-  for (int i = threadIdx.x; i < kTile * kPacks; i += kBlock) {
+  constexpr int kPacks = kD / 8, kAll = kRows * kPacks;
+  static_assert(kAll % kThreads == 0);
+  const int left = static_cast<int>(rows - first < kRows ? rows - first : kRows);
+  const int stride = static_cast<int>(from.row_stride);
+  const T* base = from.at(b, head, D, left > 0 ? first : 0);
+  if (from.packs) {
+#pragma unroll 4  // more addresses at hand would cost registers
+    for (int step = 0; step < kAll / kThreads; ++step) {
+      const int i = step * kThreads + static_cast<int>(threadIdx.x), r = i / kPacks, c = i % kPacks * 8;
+      const bool there = r < left && c < D;
+      copy_async(&tile.row[r][c], base + (there ? r * stride + c : 0), there);
+    }
+    return;
+  }
+  for (int i = threadIdx.x; i < kAll; i += kThreads) {
     const int r = i / kPacks, c = i % kPacks * 8;
-    const bool there = first + r < rows && c < D;
-    const T* source = from.at(b, head, D, there ? first + r : 0) + (there ? c : 0);
-    if (from.packs) {
-      copy_async(&tile.row[r][c], source, there);
-    } else {
-      for (int k = 0; k < 8; ++k) tile.row[r][c + k] = there && c + k < D ? source[k] : T{};
+    for (int k = 0; k < 8; ++k) {
+      tile.row[r][c + k] =
+          r < left && c + k < D ? base[static_cast<int64_t>(r) * from.row_stride + c + k] : T{};
     }
   }
 }
 
 // The 16 x 16 tile of A whose first row and column are given.
-template <class T, int kD>
-__device__ TileA load_a(const Tile<T, kD>& tile, int row, int col) {
+template <class T, int kD, int kRows>
+__device__ TileA load_a(const Tile<T, kD, kRows>& tile, int row, int col) {
   const int lane = threadIdx.x % 32;
   TileA a;
   load_tiles(a.word, &tile.row[row + lane % 16][col + lane / 16 * 8]);
   return a;
 }
 
-// sums[n] += A X^T for the tile's 64 rows, 8 at a time: A is [16, kD], here rows of `left`.
-template <class T, int kD>
-__device__ void multiply_rows(TileSums (&sums)[kNTiles], const Tile<T, kD>& left, int first_row,
+// A warp's rows come in kM strips of 16. Each word of the other operand is read once for all of them: with
+// one strip, reading shared memory takes longer than the products.
+template <int kM>
+using StripSums = TileSums[kM][kNTiles];
+
+// sums[.][n] += A X^T for the tile's 64 rows, 8 at a time: A is [16 kM, kD], here rows of `left`.
+template <int kM, class T, int kD, int kRows>
+__device__ void multiply_rows(StripSums<kM>& sums, const Tile<T, kD, kRows>& left, int first_row,
                               const Tile<T, kD>& x) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < kD; k += 16) {
-    const TileA a = load_a(left, first_row, k);
+    TileA a[kM];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) a[m] = load_a(left, first_row + 16 * m, k);
 #pragma unroll
     for (int n = 0; n < kNTiles; n += 2) {
       uint32_t w[4];
       load_tiles(w, &x.row[n * 8 + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8]);
-      multiply_add<T>(sums[n], a, {{w[0], w[1]}});
-      multiply_add<T>(sums[n + 1], a, {{w[2], w[3]}});
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<T>(sums[m][n], a[m], {{w[0], w[1]}});
+        multiply_add<T>(sums[m][n + 1], a[m], {{w[2], w[3]}});
+      }
     }
   }
 }
@@ -99,20 +117,25 @@ __device__ TileA as_a(const TileSums& left, const TileSums& right) {
            two_of(right.at[0], right.at[1], T{}), two_of(right.at[2], right.at[3], T{})}};
 }
 
-// out[n] += W X for the tile's kD channels, 8 at a time: W is [16, 64], the warp's own sums.
-template <class T, int kD>
-__device__ void multiply_columns(TileSums (&out)[kD / 8], const TileSums (&weights)[kNTiles],
+// out[.][n] += W X for the tile's kD channels, 8 at a time: W is [16 kM, 64], the warp's own sums.
+template <class T, int kM, int kD>
+__device__ void multiply_columns(TileSums (&out)[kM][kD / 8], const StripSums<kM>& weights,
                                  const Tile<T, kD>& x) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < kNTiles; k += 2) {
-    const TileA a = as_a<T>(weights[k], weights[k + 1]);
+    TileA a[kM];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) a[m] = as_a<T>(weights[m][k], weights[m][k + 1]);
 #pragma unroll
     for (int n = 0; n < kD / 8; n += 2) {
       uint32_t w[4];
       load_tiles_transposed(w, &x.row[k * 8 + lane % 16][n * 8 + lane / 16 * 8]);
-      multiply_add<T>(out[n], a, {{w[0], w[1]}});
-      multiply_add<T>(out[n + 1], a, {{w[2], w[3]}});
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<T>(out[m][n], a[m], {{w[0], w[1]}});
+        multiply_add<T>(out[m][n + 1], a[m], {{w[2], w[3]}});
+      }
     }
   }
 }
@@ -180,25 +203,25 @@ __device__ void write_scratch(WeightScratch<T>& scratch, const TileSums (&weight
 template <class T, int kD>
 __device__ bool all_finite(const Tile<T, kD>& tile) {
   bool finite = true;
-  for (int i = threadIdx.x; i < kTile * kD; i += kBlock) {
+  for (int i = threadIdx.x; i < kTile * kD; i += static_cast<int>(blockDim.x)) {
     const float x = static_cast<float>(tile.row[i / kD][i % kD]);
     finite &= x - x == 0;
   }
   return __syncthreads_and(finite) != 0;
 }
 
-// A warp's 16 rows of sums, times `factor[row / 8]`, to rows first .. of a head: through shared memory (the
-// warp's own rows of `tile`, which nobody else may be reading) so that whole packs are written.
-template <class T, int kD>
-__device__ void store_rows(const HeadRows<T>& to, int64_t b, int64_t head, int D, int64_t first, int64_t rows,
-                           const TileSums (&sums)[kD / 8], float low_factor, float high_factor,
-                           Tile<T, kD>& tile) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, q = lane % 4;
+// A strip of sums, each of a thread's two rows times its factor, to 16 rows of a head: through shared memory
+// (rows `in_tile` .. of `tile`, which nobody else may be reading) so that whole packs are written.
+template <class T, int kD, int kRows>
+__device__ void store_strip(const HeadRows<T>& to, int64_t b, int64_t head, int D, int64_t first,
+                            int64_t rows, const TileSums (&sums)[kD / 8], float low_factor, float high_factor,
+                            Tile<T, kD, kRows>& tile, int in_tile) {
+  const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   if (to.packs && !to.accumulate) {
 #pragma unroll
     for (int n = 0; n < kD / 8; ++n) {
-      auto* low = reinterpret_cast<uint32_t*>(&tile.row[warp * 16 + g][n * 8 + 2 * q]);
-      auto* high = reinterpret_cast<uint32_t*>(&tile.row[warp * 16 + g + 8][n * 8 + 2 * q]);
+      auto* low = reinterpret_cast<uint32_t*>(&tile.row[in_tile + g][n * 8 + 2 * q]);
+      auto* high = reinterpret_cast<uint32_t*>(&tile.row[in_tile + g + 8][n * 8 + 2 * q]);
       *low = two_of(sums[n].at[0] * low_factor, sums[n].at[1] * low_factor, T{});
       *high = two_of(sums[n].at[2] * high_factor, sums[n].at[3] * high_factor, T{});
     }
@@ -206,8 +229,8 @@ __device__ void store_rows(const HeadRows<T>& to, int64_t b, int64_t head, int D
     constexpr int kPacks = kD / 8;
     for (int i = lane; i < 16 * kPacks; i += 32) {
       const int r = i / kPacks, c = i % kPacks * 8;
-      const int64_t row = first + warp * 16 + r;
-      if (row < rows && c < D) store_pack(to.at(b, head, D, row) + c, load_pack(&tile.row[warp * 16 + r][c]));
+      if (first + r < rows && c < D)
+        store_pack(to.at(b, head, D, first + r) + c, load_pack(&tile.row[in_tile + r][c]));
     }
     return;
   }
@@ -215,7 +238,7 @@ __device__ void store_rows(const HeadRows<T>& to, int64_t b, int64_t head, int D
   for (int n = 0; n < kD / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int64_t row = first + warp * 16 + g + e / 2 * 8;
+      const int64_t row = first + g + e / 2 * 8;
       const int c = n * 8 + 2 * q + e % 2;
       if (row < rows && c < D) {
         put_grad(to.at(b, head, D, row)[c], sums[n].at[e] * (e < 2 ? low_factor : high_factor),

@@ -18,21 +18,24 @@ struct RowGroups {
   int64_t blocks = 0;
 };
 
-// Short rows have a warp each, four to a block; long ones a block. No more than two blocks for each of an
-// H200's 132 multiprocessors: each walks several rows, and leaves one partial sum of a weight gradient.
-inline RowGroups row_groups(int64_t rows, int64_t row_bytes) {
+// Short rows have a warp each, four to a block; long ones a block. No more blocks than keep each of an H200's
+// 132 multiprocessors busy: each walks several rows. Fewer in backward, since each leaves a partial sum of
+// the weight gradient.
+inline RowGroups row_groups(int64_t rows, int64_t row_bytes, Pass pass) {
   const int64_t packs = (row_bytes + kPackBytes - 1) / kPackBytes;
   RowGroups g;
   while (g.threads < 1024 && packs > int64_t{g.threads} * (g.threads == 32 ? 4 : 2)) g.threads *= 2;
   g.packs = static_cast<int>(std::max<int64_t>(1, (packs + g.threads - 1) / g.threads));
   if (g.threads == 32) g.rows_per_block = 4;
-  g.blocks = std::min<int64_t>((rows + g.rows_per_block - 1) / g.rows_per_block, 264);
+  const int64_t threads = pass == Pass::forward ? 2048 : 1024;  // of a multiprocessor
+  g.blocks = std::min<int64_t>((rows + g.rows_per_block - 1) / g.rows_per_block,
+                               132 * threads / (g.threads * g.rows_per_block));
   return g;
 }
 
 template <class Problem>
-RowGroups row_groups(const Problem& p) {
-  return row_groups(p.rows, p.cols * static_cast<int64_t>(size_of(p.dtype)));
+RowGroups row_groups(const Problem& p, Pass pass) {
+  return row_groups(p.rows, p.cols * static_cast<int64_t>(size_of(p.dtype)), pass);
 }
 
 // Rows of whole packs, up to 32 KiB, so that one block holds one in registers.
@@ -55,7 +58,9 @@ std::string needs_packs(const Problem& p, const DeviceTraits&) {
 // One partial sum per block and column.
 template <class Problem>
 std::size_t block_partials_workspace(const Problem& p, Pass pass) {
-  return pass == Pass::backward ? static_cast<std::size_t>(row_groups(p).blocks * p.cols) * sizeof(float) : 0;
+  return pass == Pass::backward
+             ? static_cast<std::size_t>(row_groups(p, pass).blocks * p.cols) * sizeof(float)
+             : 0;
 }
 
 }  // namespace kiln

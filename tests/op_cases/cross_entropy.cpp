@@ -29,6 +29,9 @@ std::vector<OpCase> cross_entropy_cases() {
   one("127x1009", {127, 1009}, 5);
   one("strided", {6, 33}, 0, 7);
   one("more_than_a_block", {3, 2051}, 0);
+  one("whole_packs", {5, 128}, 2);
+  one("rows_at_every_place", {19, 257}, 4);
+  one("longer_than_a_round", {2, 9001}, 0);
   return cases;
 }
 

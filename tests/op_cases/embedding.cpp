@@ -21,6 +21,12 @@ std::vector<OpCase> embedding_cases() {
   one("many_repeats", {2, 40}, 5, 33);
   one("some_rows_unused", {3, 7}, 101, 65);
   one("no_tokens", {0}, 3, 4);
+  one("whole_packs", {3, 50}, 40, 24);
+  one("one_hot_token", {2, 150}, 1, 16);
+  one("hot_tokens_in_runs", {700}, 3, 40);
+  one("wide_rows", {5}, 7, 2056);
+  one("vocabulary_beyond_a_block", {40}, 1003, 8);
+  one("no_tokens_whole_packs", {0}, 5, 8);
   return cases;
 }
 

@@ -7,7 +7,8 @@ namespace kiln {
 std::vector<OpCase> linear_cross_entropy_cases() {
   using K = CaseInput::Kind;
   std::vector<OpCase> cases;
-  auto one = [&](std::string name, const Shape& x, int64_t vocab, int64_t ignore_every, int64_t padding = 0) {
+  auto one = [&](std::string name, const Shape& x, int64_t vocab, int64_t ignore_every, int64_t padding = 0,
+                 int64_t chunk_rows = 0) {
     Shape rows;
     for (int i = 0; i + 1 < x.rank(); ++i) rows.push_back(x[i]);
     CaseInput ids{"targets", K::ids, rows};
@@ -17,8 +18,8 @@ std::vector<OpCase> linear_cross_entropy_cases() {
         {"linear_cross_entropy",
          std::move(name),
          {{"x", K::activation, x, 1, padding}, {"weight", K::param, {vocab, x.last()}, 0.3f}, ids},
-         [](RankContext& ctx, std::span<const CaseArgument> in) {
-           return linear_cross_entropy(ctx, in[0].tensor, *in[1].param, in[2].tensor);
+         [chunk_rows](RankContext& ctx, std::span<const CaseArgument> in) {
+           return linear_cross_entropy(ctx, in[0].tensor, *in[1].param, in[2].tensor, {}, chunk_rows);
          }});
   };
   one("1x1_to_1", {1, 1}, 1, 0);
@@ -27,6 +28,9 @@ std::vector<OpCase> linear_cross_entropy_cases() {
   one("all_ignored", {4, 8}, 7, 1);
   one("17x16_to_127_strided", {17, 16}, 127, 0, 5);
   one("no_rows", {0, 8}, 4, 0);
+  one("23x16_to_127_in_chunks", {23, 16}, 127, 4, 0, 5);
+  one("9x8_to_64_row_by_row_strided", {9, 8}, 64, 0, 3, 1);
+  one("2x7x24_to_1009_in_chunks", {2, 7, 24}, 1009, 0, 0, 6);
   return cases;
 }
 

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "autograd/tape.h"
 #include "op_cases/run_case.h"
+#include "ops/linear_cross_entropy/cuda_chunks.h"
 
 namespace kiln {
 namespace {
@@ -45,6 +48,32 @@ TEST(LinearCrossEntropy, TheLogitsNeverExistWhole) {
   const std::size_t logits = 150 * 33001 * sizeof(float);
   EXPECT_LT(run("fused", DType::f32, Device::meta()).memory.peak_total, logits);
   EXPECT_GT(run("composed", DType::f32, Device::meta()).memory.peak_total, 2 * logits);
+}
+
+TEST(LinearCrossEntropy, OnCudaTheScratchStaysSmallAndTheProductsLarge) {
+  const auto chunks = [](int64_t rows, int64_t in, int64_t vocab) {
+    return CudaLossChunks({rows, in, vocab, DType::bf16, true, true});
+  };
+  const CudaLossChunks mid = chunks(8192, 4096, 32000), wide = chunks(8192, 4096, 151936);
+  EXPECT_LE(mid.total, std::size_t{300} << 20);
+  EXPECT_LE(wide.total, std::size_t{1331} << 20);  // 1.3 GiB
+  EXPECT_EQ(mid.rows, 4096);
+  EXPECT_EQ(wide.rows, 4096);
+  EXPECT_EQ(chunks(2048, 768, 10000).rows, 2048);  // one chunk
+  EXPECT_EQ(chunks(5, 3, 7).rows, 5);
+  EXPECT_EQ(chunks(0, 3, 7).total, 0u);
+}
+
+TEST(LinearCrossEntropy, AChunkIsNeverLargerThanAskedFor) {
+  for (int64_t asked : {1, 5, 100, 127, 300, 4000}) {
+    for (int64_t rows : {1, 7, 256, 301}) {
+      const CudaLossChunks c(LinearCrossEntropyProblem{rows, 8, 50257, DType::bf16, true, true, asked});
+      EXPECT_GE(c.rows, 1);
+      EXPECT_LE(c.rows, std::min(asked, rows));
+      EXPECT_GE(c.row_stride, 50257);
+      EXPECT_EQ(c.row_stride * 2 % 128, 0);
+    }
+  }
 }
 
 TEST(LinearCrossEntropy, WithoutRecordingThereIsOnlyTheLoss) {

@@ -35,6 +35,8 @@ const Variant<CrossEntropyOp> kRows[] = {
      cross_entropy_cpu_fused_forward, cross_entropy_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, workspace, cost, cross_entropy_cpu_naive_forward,
      cross_entropy_cpu_naive_backward},
+    {"fused", DeviceType::cuda, needs_fp32_or_narrower<CrossEntropyProblem>, kSaves, workspace, cost,
+     KILN_CUDA_FN(cross_entropy_cuda_fused_forward), KILN_CUDA_FN(cross_entropy_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, workspace, cost,
      KILN_CUDA_FN(cross_entropy_cuda_naive_forward), KILN_CUDA_FN(cross_entropy_cuda_naive_backward)},
 };

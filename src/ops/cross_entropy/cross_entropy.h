@@ -71,6 +71,8 @@ void cross_entropy_cpu_fused_forward(RankContext& ctx, const CrossEntropyForward
 void cross_entropy_cpu_fused_backward(RankContext& ctx, const CrossEntropyBackward& b);
 void cross_entropy_cpu_naive_forward(RankContext& ctx, const CrossEntropyForward& f);
 void cross_entropy_cpu_naive_backward(RankContext& ctx, const CrossEntropyBackward& b);
+void cross_entropy_cuda_fused_forward(RankContext& ctx, const CrossEntropyForward& f);
+void cross_entropy_cuda_fused_backward(RankContext& ctx, const CrossEntropyBackward& b);
 void cross_entropy_cuda_naive_forward(RankContext& ctx, const CrossEntropyForward& f);
 void cross_entropy_cuda_naive_backward(RankContext& ctx, const CrossEntropyBackward& b);
 

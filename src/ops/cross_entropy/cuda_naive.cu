@@ -2,10 +2,8 @@
 // block adds up the tokens' losses in double, in an order that depends on their number alone.
 // Floor: forward reads the logits once, rows * vocab * element size bytes; backward reads them and writes
 // their gradient, twice as much.
-#include "ops/cross_entropy/cross_entropy.h"
+#include "ops/cross_entropy/cuda_rows.cuh"
 #include "ops/cuda_device/rank.h"
-#include "ops/cuda_device/reduce.cuh"
-#include "ops/cuda_device/rows.cuh"
 
 namespace kiln {
 namespace {
@@ -25,21 +23,6 @@ __global__ void row_loss_kernel(CrossEntropyProblem p, RowView<T> logits, const 
   const int32_t t = targets[r];
   const bool known = t >= 0 && t < p.vocab;
   losses[r] = t == kIgnoreTarget ? A(0) : known ? lse[r] - to_accum(logits[r][t]) : A(NAN);
-}
-
-// One block.
-template <class A>
-__global__ void mean_loss_kernel(int64_t rows, const int32_t* targets, const A* losses, A* loss, A* count) {
-  double total = 0, counted = 0;  // a count is exact in double up to 2^53
-  for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
-    total += static_cast<double>(losses[r]);
-    counted += targets[r] != kIgnoreTarget;
-  }
-  total = block_sum(total);
-  counted = block_sum(counted);
-  if (threadIdx.x != 0) return;
-  *count = static_cast<A>(counted);
-  *loss = counted == 0 ? A(0) : static_cast<A>(total / counted);
 }
 
 template <class T>
@@ -67,8 +50,8 @@ void cross_entropy_cuda_naive_forward(RankContext& ctx, const CrossEntropyForwar
     const int32_t* targets = f.targets.data<int32_t>();
     launch(row_loss_kernel<T>, Grid(f.p.rows), kThreads, 0, stream, f.p, row_view<T>(f.logits), targets,
            f.lse.data<A>(), losses);
-    launch(mean_loss_kernel<A>, Grid(1), 1024, 0, stream, f.p.rows, targets, losses, f.loss.data<A>(),
-           f.count.data<A>());
+    launch(loss_rows::mean_loss_kernel<A>, Grid(1), 1024, 0, stream, f.p.rows, targets, losses,
+           f.loss.data<A>(), f.count.data<A>());
   });
 }
 

@@ -1,6 +1,8 @@
 #include "ops/embedding/embedding.h"
 
 #include "ops/check.h"
+#include "ops/cuda_fused.h"
+#include "ops/embedding/cuda_sort.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -19,9 +21,15 @@ const SaveDecl<EmbeddingProblem> kSaves[] = {
      [](const EmbeddingProblem&) { return DType::i32; }},
 };
 
+std::size_t fused_workspace(const EmbeddingProblem& p, Pass pass) {
+  return pass == Pass::backward ? EmbeddingScratch(p).total : 0;
+}
+
 const Variant<EmbeddingOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, embedding_cpu_naive_forward,
      embedding_cpu_naive_backward},
+    {"fused", DeviceType::cuda, needs_packs<EmbeddingProblem>, kSaves, fused_workspace, cost,
+     KILN_CUDA_FN(embedding_cuda_fused_forward), KILN_CUDA_FN(embedding_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(embedding_cuda_naive_forward),
      KILN_CUDA_FN(embedding_cuda_naive_backward)},
 };
@@ -49,8 +57,11 @@ Tensor embedding(RankContext& ctx, const Tensor& tokens, const ParamRef& weight,
 void EmbeddingOp::run_backward(BackwardPass& pass) {
   BackwardCall<EmbeddingOp> call(pass);
   const GradSlot dw = param_grad(pass.param(0));
-  if (dw.wanted())
-    call.run({call.problem(), pass.grad_out(), pass.saved("tokens"), dw}, {{"dweight", dw.tensor}});
+  if (dw.wanted()) {
+    const Tensor workspace = call.workspace();
+    call.run({call.problem(), pass.grad_out(), pass.saved("tokens"), dw, workspace},
+             {{"dweight", dw.tensor}});
+  }
   param_grad_done(*pass.param(0).param);
 }
 

@@ -25,6 +25,7 @@ struct EmbeddingBackward {
   const Tensor& dy;
   const Tensor& tokens;
   GradSlot dweight;
+  const Tensor& workspace;
 };
 
 struct EmbeddingOp {
@@ -44,6 +45,8 @@ Tensor embedding(RankContext& ctx, const Tensor& tokens, const ParamRef& weight,
 
 void embedding_cpu_naive_forward(RankContext& ctx, const EmbeddingForward& f);
 void embedding_cpu_naive_backward(RankContext& ctx, const EmbeddingBackward& b);
+void embedding_cuda_fused_forward(RankContext& ctx, const EmbeddingForward& f);
+void embedding_cuda_fused_backward(RankContext& ctx, const EmbeddingBackward& b);
 void embedding_cuda_naive_forward(RankContext& ctx, const EmbeddingForward& f);
 void embedding_cuda_naive_backward(RankContext& ctx, const EmbeddingBackward& b);
 

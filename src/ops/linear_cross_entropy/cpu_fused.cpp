@@ -21,7 +21,8 @@ using Problem = LinearCrossEntropyProblem;
 // Chunks of equal size whose logits take about 8 MiB. Each chunk reads W twice and adds to dW once, so
 // there are never fewer than 64 rows to pay for it.
 int64_t chunk_rows(const Problem& p) {
-  const int64_t most = std::max<int64_t>(64, (int64_t{8} << 20) / (4 * std::max<int64_t>(1, p.vocab)));
+  const int64_t own = std::max<int64_t>(64, (int64_t{8} << 20) / (4 * std::max<int64_t>(1, p.vocab)));
+  const int64_t most = p.chunk_rows > 0 ? p.chunk_rows : own;
   const int64_t chunks = std::max<int64_t>(1, (p.rows + most - 1) / most);
   return (p.rows + chunks - 1) / chunks;
 }

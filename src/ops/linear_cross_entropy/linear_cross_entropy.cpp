@@ -4,6 +4,7 @@
 #include "ops/cpu_fused.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_cross_entropy/cuda_chunks.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -36,11 +37,25 @@ const SaveDecl<Problem> kFusedSaves[] = {
      [](const Problem& p) { return stat_dtype(p.dtype); }},
 };
 
+std::string cuda_fused_unsupported(const Problem& p, const DeviceTraits& traits) {
+  if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on composed";
+  if (p.dtype == DType::bf16 && traits.compute_capability < 80)
+    return "bf16 products need compute capability 8.0";
+  return {};
+}
+
+std::size_t cuda_fused_workspace(const Problem& p, Pass pass) {
+  return pass == Pass::forward ? CudaLossChunks(p).total : 0;
+}
+
 const Variant<LinearCrossEntropyOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<Problem>, kFusedSaves,
      linear_cross_entropy_cpu_fused_workspace, fused_cost, linear_cross_entropy_cpu_fused_forward,
      linear_cross_entropy_cpu_fused_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+    {"fused", DeviceType::cuda, cuda_fused_unsupported, kFusedSaves, cuda_fused_workspace, fused_cost,
+     KILN_CUDA_FN(linear_cross_entropy_cuda_fused_forward),
+     KILN_CUDA_FN(linear_cross_entropy_cuda_fused_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
 };
 
@@ -64,7 +79,7 @@ void check_arguments(RankContext& ctx, const Tensor& x, const ParamRef& weight, 
 std::span<const Variant<LinearCrossEntropyOp>> LinearCrossEntropyOp::rows() { return kRows; }
 
 Tensor linear_cross_entropy(RankContext& ctx, const Tensor& x, const ParamRef& weight, const Tensor& targets,
-                            std::string_view variant) {
+                            std::string_view variant, int64_t chunk_rows) {
   check_arguments(ctx, x, weight, targets);
   const bool recording = ctx.tape().mode() == GradMode::record;
   const Problem p{x.shape().rows(),
@@ -72,7 +87,8 @@ Tensor linear_cross_entropy(RankContext& ctx, const Tensor& x, const ParamRef& w
                   weight.rows,
                   x.dtype(),
                   recording && ctx.tape().needs_grad(x),
-                  recording && weight.param->trainable};
+                  recording && weight.param->trainable,
+                  chunk_rows};
   OpCall<LinearCrossEntropyOp> call(ctx, p, variant);
   if (call.composed()) return cross_entropy(ctx, linear(ctx, x, weight), targets);
 

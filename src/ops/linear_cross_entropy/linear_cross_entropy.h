@@ -13,7 +13,8 @@ struct LinearCrossEntropyProblem {
   int64_t rows;  // all axes of x but the last
   int64_t in, vocab;
   DType dtype;
-  bool dx, dweight;  // gradients forward makes: those backward will want, none outside of recording
+  bool dx, dweight;        // gradients forward makes: those backward will want, none outside of recording
+  int64_t chunk_rows = 0;  // fused: rows whose logits exist at a time, at most; 0: as the variant likes
 };
 
 struct LinearCrossEntropyForward {
@@ -53,11 +54,14 @@ struct LinearCrossEntropyOp {
 
 // x [..., in], weight [vocab, in] and int32 targets [...] give the loss, [1] in fp32 (fp64 for fp64 x).
 // Fused saves dx, dweight (fp32) and count, and neither x nor logits; its backward does not use the weight.
+// Fewer `chunk_rows` than a fused variant would take by itself save memory and cost time.
 Tensor linear_cross_entropy(RankContext& ctx, const Tensor& x, const ParamRef& weight, const Tensor& targets,
-                            std::string_view variant = {});
+                            std::string_view variant = {}, int64_t chunk_rows = 0);
 
 std::size_t linear_cross_entropy_cpu_fused_workspace(const LinearCrossEntropyProblem& p, Pass pass);
 void linear_cross_entropy_cpu_fused_forward(RankContext& ctx, const LinearCrossEntropyForward& f);
 void linear_cross_entropy_cpu_fused_backward(RankContext& ctx, const LinearCrossEntropyBackward& b);
+void linear_cross_entropy_cuda_fused_forward(RankContext& ctx, const LinearCrossEntropyForward& f);
+void linear_cross_entropy_cuda_fused_backward(RankContext& ctx, const LinearCrossEntropyBackward& b);
 
 }  // namespace kiln

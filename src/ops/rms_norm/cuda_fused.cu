@@ -20,7 +20,7 @@ void rms_norm_cuda_fused_backward(RankContext& ctx, const RmsNormBackward& b) {
   if (!all_take_packs(b.p.cols, b.x, b.dy, b.weight, b.dx.tensor))
     return rms_norm_cuda_naive_backward(ctx, b);
   const Stream stream = cuda_stream(ctx);
-  const RowGroups g = row_groups(b.p);
+  const RowGroups g = row_groups(b.p, Pass::backward);
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     float* partial = b.dweight.wanted() ? reinterpret_cast<float*>(b.workspace.raw()) : nullptr;

@@ -206,7 +206,7 @@ void with_packs(int packs, F f) {
 
 template <class T, bool kAdd>
 void run_forward(RankContext& ctx, const RmsNormProblem& p, const ForwardRows<T>& rows) {
-  const RowGroups g = row_groups(p);
+  const RowGroups g = row_groups(p, Pass::forward);
   with_packs(g.packs, [&](auto packs) {
     launch(forward_kernel<T, decltype(packs)::value, kAdd>, Grid(g.blocks),
            dim3(static_cast<unsigned>(g.threads), static_cast<unsigned>(g.rows_per_block)), 0,

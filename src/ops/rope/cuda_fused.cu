@@ -1,7 +1,7 @@
-// fused: a block turns one token. Its angles are computed once, in double, into shared memory, and serve
-// every head of q and k; the values then move sixteen bytes at a time. In place where the output is the
-// input: every thread reads both halves of its pairs before it writes either. Floor: q and k read and written
-// once, in either direction.
+// fused: a block turns the tokens of one position, of up to four sequences. Their angles are computed once,
+// into shared memory, and serve every head of q and k; the values then move sixteen bytes at a time. In place
+// where the output is the input: every thread reads both halves of its pairs before it writes either.
+// Floor: q and k read and written once, in either direction.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/cuda_device/vector.cuh"
@@ -11,6 +11,7 @@ namespace kiln {
 namespace {
 
 constexpr int kRopeThreads = 128;
+constexpr int kSequences = 4;
 
 struct Frequencies {  // of one head's pairs: by value, so that they are at hand without a read from memory
   double of[kRopeMostPairs];
@@ -62,24 +63,42 @@ __device__ void turn_neighbours(const RopeSide<T>& side, int64_t row, int D, con
   }
 }
 
+// Cosine and sine. Reduced in double, since an angle may be thousands of turns; for 16-bit values the rest in
+// fp32, whose sine is off by one unit in the last place where a double's takes ten times as long.
 template <class T>
-__global__ void rope_kernel(RopeProblem p, double sign, Frequencies frequencies, RopeSide<T> q,
+__device__ float2 angle_of(double position, double frequency) {
+  if constexpr (sizeof(T) == 4) {
+    double sine, cosine;
+    sincos(position * frequency, &sine, &cosine);
+    return {static_cast<float>(cosine), static_cast<float>(sine)};
+  } else {
+    const double turns = position * frequency * (0.5 * M_1_PI);
+    float2 a;
+    sincospif(2 * static_cast<float>(turns - rint(turns)), &a.y, &a.x);
+    return a;
+  }
+}
+
+template <class T>
+__global__ void rope_kernel(RopeProblem p, float sign, Frequencies frequencies, RopeSide<T> q,
                             RopeSide<T> k) {
   __shared__ float2 angles[kRopeMostPairs];
-  const int64_t row = blockIdx.x;
+  const int64_t t = blockIdx.x % p.T, first = blockIdx.x / p.T * kSequences;
+  const int64_t end = first + kSequences < p.B ? first + kSequences : p.B;
   const int D = static_cast<int>(p.D);
   for (int i = threadIdx.x; i < D / 2; i += kRopeThreads) {
-    double sine, cosine;
-    sincos(static_cast<double>(p.offset + row % p.T) * frequencies.of[i], &sine, &cosine);
-    angles[i] = {static_cast<float>(cosine), static_cast<float>(sign * sine)};
+    angles[i] = angle_of<T>(static_cast<double>(p.offset + t), frequencies.of[i]);
+    angles[i].y *= sign;
   }
   __syncthreads();
-  for (const RopeSide<T>* side : {&q, &k}) {
-    if (!side->out) continue;
-    if (p.interleaved) {
-      turn_neighbours(*side, row, D, angles);
-    } else {
-      turn_halves(*side, row, D, angles);
+  for (int64_t b = first; b < end; ++b) {
+    for (const RopeSide<T>* side : {&q, &k}) {
+      if (!side->out) continue;
+      if (p.interleaved) {
+        turn_neighbours(*side, b * p.T + t, D, angles);
+      } else {
+        turn_halves(*side, b * p.T + t, D, angles);
+      }
     }
   }
 }
@@ -98,8 +117,8 @@ void rope_cuda_fused(RankContext& ctx, const RopeRotation& f) {
                         static_cast<int>(f.p.H)};
     const RopeSide<T> k{row_view<T>(f.k), row_view<T>(f.k_out.tensor), f.k_out.accumulate,
                         static_cast<int>(f.p.Hkv)};
-    launch(rope_kernel<T>, Grid(f.p.rows()), kRopeThreads, 0, cuda_stream(ctx), f.p, f.sign, frequencies, q,
-           k);
+    launch(rope_kernel<T>, Grid(f.p.T * blocks_for(f.p.B, kSequences)), kRopeThreads, 0, cuda_stream(ctx),
+           f.p, static_cast<float>(f.sign), frequencies, q, k);
   });
 }
 

@@ -43,9 +43,9 @@ struct RowPacks {
     }
   }
   __device__ float at(int k, int i) const { return pack[k][i]; }
-  // The column of the first element of this thread's pack k.
-  __device__ static int64_t column(int k) {
-    return (threadIdx.x + static_cast<int64_t>(k) * blockDim.x) * Pack<T>::kSize;
+  // The column of the first element of this thread's pack k; a row has at most 32 KiB.
+  __device__ static int column(int k) {
+    return static_cast<int>(threadIdx.x + k * blockDim.x) * Pack<T>::kSize;
   }
 };
 

@@ -19,6 +19,14 @@ struct AllColumns {
   __device__ int64_t visible(int64_t /*row*/) const { return cols; }
 };
 
+// Whether a row that sees its first `seen` columns sees element i of the pack that begins at `column`.
+// Without a mask it sees a pack whole or not at all.
+template <class Mask>
+__device__ bool sees(int seen, int column, int i) {
+  if constexpr (std::is_same_v<Mask, AllColumns>) return column < seen;
+  return column + i < seen;
+}
+
 // The fast exponential is off by a few units in the last place of fp32: nothing in 16 bits, too much for
 // fp32. The same goes for a product with 1 / sum.
 template <class T>
@@ -50,7 +58,7 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) forward_kernel(Mask mask
   constexpr int N = Pack<T>::kSize;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= f.rows) return;  // a whole warp, where a block has several rows
-  const int64_t seen = mask.visible(row);
+  const int seen = static_cast<int>(mask.visible(row));
   RowPacks<T, kPacks> x;
   x.load(f.x[row], (seen + N - 1) / N);
   float value[kPacks][N], top = -INFINITY;
@@ -59,7 +67,7 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) forward_kernel(Mask mask
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       value[k][i] = f.scale * x.at(k, i);
-      if (x.column(k) + i < seen) top = Larger{}(top, value[k][i]);
+      if (sees<Mask>(seen, x.column(k), i)) top = Larger{}(top, value[k][i]);
     }
   }
   top = group_max(top);
@@ -68,7 +76,7 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) forward_kernel(Mask mask
   for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      value[k][i] = x.column(k) + i < seen ? exp_of<T>(value[k][i] - top) : 0.0f;
+      value[k][i] = sees<Mask>(seen, x.column(k), i) ? exp_of<T>(value[k][i] - top) : 0.0f;
       sum += value[k][i];
     }
   }
@@ -78,7 +86,7 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) forward_kernel(Mask mask
   for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      value[k][i] = x.column(k) + i < seen ? quotient<T>(value[k][i], sum, inverse) : 0.0f;
+      value[k][i] = sees<Mask>(seen, x.column(k), i) ? quotient<T>(value[k][i], sum, inverse) : 0.0f;
     x.pack[k] = Pack<T>::of(value[k]);
   }
   x.store(f.y[row], f.cols / N);
@@ -98,7 +106,7 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) backward_kernel(Mask mas
   constexpr int N = Pack<T>::kSize;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= b.rows) return;
-  const int64_t seen = mask.visible(row), packs = b.cols / N;
+  const int seen = static_cast<int>(mask.visible(row));
   RowPacks<T, kPacks> y, dy;
   y.load(b.y[row], (seen + N - 1) / N);
   dy.load(b.dy[row], (seen + N - 1) / N);
@@ -107,17 +115,17 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) backward_kernel(Mask mas
   for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if (y.column(k) + i < seen) dot += dy.at(k, i) * y.at(k, i);
+      if (sees<Mask>(seen, y.column(k), i)) dot += dy.at(k, i) * y.at(k, i);
     }
   }
   dot = group_sum(dot);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
-    if (y.column(k) >= packs * N) continue;
+    if (y.column(k) >= b.cols) continue;
     float g[N];
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      g[i] = y.column(k) + i < seen ? b.scale * y.at(k, i) * (dy.at(k, i) - dot) : 0.0f;
+      g[i] = sees<Mask>(seen, y.column(k), i) ? b.scale * y.at(k, i) * (dy.at(k, i) - dot) : 0.0f;
     put_pack(b.dx[row] + y.column(k), g, b.accumulate);
   }
 }

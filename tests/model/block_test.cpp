@@ -91,7 +91,9 @@ TEST(Block, BackwardMovesNoGradientForItsOwnSake) {
     const int sums = count.forward["add"];
     ctx.tape().backward(std::move(y), ctx.empty(shape, DType::f32));
     EXPECT_EQ(backend.moves, 0);
-    if (!nested) EXPECT_EQ(count.forward["add"], sums) << "a gradient was added by a kernel of its own";
+    if (!nested) {  // a span that is run again adds as it did the first time
+      EXPECT_EQ(count.forward["add"], sums) << "a gradient was added by a kernel of its own";
+    }
     EXPECT_TRUE(ctx.tape().grad(x).defined());
     ctx.tape().reset();
   }

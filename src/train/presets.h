@@ -3,7 +3,8 @@
 //   optimized  every op takes the first row of its table that can run; projections are packed
 //   baseline   what a textbook writes: every op composed of others where it has such a row, else its plain
 //              loops; q, k and v, and gate and up, as products of their own; one AdamW call per parameter.
-//              Matrix products stay `packed`: nobody's baseline multiplies matrices in scalar loops.
+//              Matrix products stay `packed`, on a GPU `lt`: nobody's baseline multiplies matrices in scalar
+//              loops. Otherwise the rows are the same on both devices.
 #pragma once
 
 #include <string>

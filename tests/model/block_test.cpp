@@ -7,7 +7,9 @@
 #include <map>
 
 #include "autograd/op_observer.h"
+#include "autograd/tape.h"
 #include "support/tiny_run.h"
+#include "support/watched_backend.h"
 
 namespace kiln {
 namespace {
@@ -53,6 +55,48 @@ TEST(Block, ItsSecondNormComesWithTheSum) {
   EXPECT_EQ(count.forward["add_rms_norm"], 1);
   EXPECT_EQ(count.forward["rms_norm"], 1);
   EXPECT_EQ(count.forward["add"], 1);
+}
+
+struct MoveCount : WatchedBackend {
+  int moves = 0;
+  void copy_within(void* dst, const void* src, std::size_t bytes, Stream s) override {
+    ++moves;
+    WatchedBackend::copy_within(dst, src, bytes, s);
+  }
+  void zero(void* dst, std::size_t bytes, Stream s) override {
+    ++moves;
+    WatchedBackend::zero(dst, bytes, s);
+  }
+};
+
+// Gradients of the parts of packed projections are written where the packed gradient wants them, those of the
+// residual stream are added in place: on a GPU every copy, fill or addition here would be a launch.
+TEST(Block, BackwardMovesNoGradientForItsOwnSake) {
+  for (bool nested : {false, true}) {
+    RankOptions o = watched<MoveCount>();
+    o.device = Device::meta();  // nothing is computed, all else happens
+    RankContext ctx(o);
+    TinyRun run;
+    if (nested) run.model.recompute = Recompute::nested;
+    ParamStore params;
+    const Block first(params, run.model, 0), second(params, run.model, 1);
+    params.materialize(ctx);
+    auto& backend = static_cast<MoveCount&>(ctx.backend());
+    backend.moves = 0;
+    OpCount count;
+    ctx.add_observer(&count);
+    const Shape shape{2, 8, run.model.d_model};
+    const Tensor x = ctx.tape().watch(ctx.empty(shape, DType::f32));
+    Tensor y = second.forward(ctx, first.forward(ctx, x));
+    const int sums = count.forward["add"];
+    ctx.tape().backward(std::move(y), ctx.empty(shape, DType::f32));
+    EXPECT_EQ(backend.moves, 0);
+    if (!nested) {  // a span that is run again adds as it did the first time
+      EXPECT_EQ(count.forward["add"], sums) << "a gradient was added by a kernel of its own";
+    }
+    EXPECT_TRUE(ctx.tape().grad(x).defined());
+    ctx.tape().reset();
+  }
 }
 
 }  // namespace

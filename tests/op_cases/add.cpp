@@ -20,6 +20,9 @@ std::vector<OpCase> add_cases() {
   one("2x5x65_strided", {2, 5, 65}, 3);
   one("0x8", {0, 8}, 0);
   one("7x1031", {7, 1031}, 0);
+  one("9x72", {9, 72}, 0);  // whole 16 bytes a row in every dtype
+  one("2x3x136_strided", {2, 3, 136}, 8);
+  one("3x64_rows_at_odd_places", {3, 64}, 1);
   cases.push_back({"add",
                    "same_input_twice",
                    {{"a", K::activation, {4, 31}}},

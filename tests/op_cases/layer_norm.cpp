@@ -23,6 +23,12 @@ std::vector<OpCase> layer_norm_cases() {
   one("2x4099", {2, 4099});
   one("0x16", {0, 16});
   one("tiny_values", {3, 29}, 0, 1e-3f);
+  one("9x8", {9, 8});  // whole 16 bytes a row in every dtype: a warp's row, partly and all of it
+  one("2x3x488_strided", {2, 3, 488}, 8);
+  one("5x64_rows_at_odd_places", {5, 64}, 1);
+  one("1100x40", {1100, 40});    // more rows than warps
+  one("270x1096", {270, 1096});  // a block's, and more rows than blocks
+  one("3x4096", {3, 4096});
   return cases;
 }
 

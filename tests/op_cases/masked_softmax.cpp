@@ -23,6 +23,11 @@ std::vector<OpCase> masked_softmax_cases() {
   one("some_see_nothing", {3, 11, 4}, true);
   one("causal_70x130_strided", {70, 130}, true, 3, 2);
   one("no_keys", {2, 3, 0}, true);
+  one("causal_24x24", {2, 24, 24}, true, 0, 0.5f);  // whole 16 bytes a row in every dtype
+  one("some_see_nothing_of_16", {19, 16}, true);
+  one("causal_9x1096_strided", {9, 1096}, true, 8, 2);
+  one("full_3x200", {3, 200}, false);
+  one("rows_at_odd_places", {5, 64}, true, 1);
   return cases;
 }
 

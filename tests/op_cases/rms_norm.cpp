@@ -22,6 +22,10 @@ std::vector<OpCase> rms_norm_cases() {
   one("2x4096", {2, 4096});
   one("0x16", {0, 16});
   one("tiny_values", {3, 31}, 0, 1e-3f);
+  one("2x3x488_strided", {2, 3, 488}, 8);  // whole 16 bytes a row in every dtype
+  one("5x64_rows_at_odd_places", {5, 64}, 1);
+  one("1100x40", {1100, 40});  // more rows than warps of the fused CUDA kernel
+  one("3x8192", {3, 8192});
   return cases;
 }
 

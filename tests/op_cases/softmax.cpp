@@ -21,6 +21,11 @@ std::vector<OpCase> softmax_cases() {
   one("2x1031", {2, 1031});
   one("peaked", {5, 17}, 0, 4);
   one("0x16", {0, 16});
+  one("9x8", {9, 8});  // whole 16 bytes a row in every dtype: a warp's row, partly and all of it
+  one("2x3x488_strided", {2, 3, 488}, 8, 2);
+  one("3x64_rows_at_odd_places", {3, 64}, 1);
+  one("5x1096", {5, 1096});  // a block's
+  one("2x8192", {2, 8192});  // 32 KiB in fp32
   return cases;
 }
 

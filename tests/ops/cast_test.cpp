@@ -149,8 +149,40 @@ TEST(CudaCast, EveryPairOfDtypesIsExact) {
   RankContext ctx(o);
   for (DType from : kFloats) {
     for (DType to : kFloats) {
-      if (from != to) expect_exact(ctx, from, to, {3, 1025}, "naive");
+      if (from == to) continue;
+      expect_exact(ctx, from, to, {3, 1025}, "naive");
+      if (from == DType::f64 || to == DType::f64) continue;
+      for (const Shape& shape : {Shape{1, 8}, Shape{3, 1032}, Shape{2, 5, 24}, Shape{0, 8}, Shape{1, 40008}})
+        expect_exact(ctx, from, to, shape, "fused");
     }
+  }
+  ctx.tape().reset();
+}
+
+// Rows that begin at whole pieces, and rows that do not and take the plain kernel.
+TEST(CudaCast, RowsMayBeStridedAndGradientsAdd) {
+  KILN_NEEDS_GPU();
+  RankOptions o;
+  o.device = Device::cuda();
+  RankContext ctx(o);
+  for (int64_t width : {24, 21}) {
+    std::vector<float> values(static_cast<std::size_t>(5 * width)), once, doubled;
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 97);
+    for (int64_t r = 0; r < 5; ++r) {
+      for (int64_t c = 0; c < 16; ++c) once.push_back(values[static_cast<std::size_t>(r * width + c)]);
+    }
+    for (float v : once) doubled.push_back(2 * v);
+    const Tensor wide = ctx.empty({5, width}, DType::f32);
+    ctx.upload(wide, values.data());
+    ctx.tape().reset();
+    const Tensor x = ctx.tape().watch(wide.narrow(-1, 0, 16));
+    const Tensor a = cast(ctx, x, DType::bf16, "fused"), b = cast(ctx, x, DType::f16, "fused");
+    std::vector<bf16> narrow;
+    for (float v : once) narrow.push_back(bf16(v));
+    EXPECT_TRUE(same(read<bf16>(ctx, a), narrow)) << width;
+    ctx.tape().give_grad(a, a.detach());
+    ctx.tape().backward(b, b.detach());
+    EXPECT_TRUE(same(read<float>(ctx, ctx.tape().grad(x)), doubled)) << width;
   }
   ctx.tape().reset();
 }

@@ -50,6 +50,7 @@ class UpdateOps : public testing::TestWithParam<DeviceType> {
   void on_every_variant(F f) {
     if (GetParam() == DeviceType::cuda) {
       f("naive");
+      f("fused");
       return;
     }
     f("naive");
@@ -78,7 +79,7 @@ std::vector<float> normals(int64_t n, const char* name, float scale = 1) {
 
 TEST_P(UpdateOps, SquareSumOverAnySize) {
   on_every_variant([&](const char* variant) {
-    for (int64_t n : {1, 31, 33, 8192, 8193, 100003}) {
+    for (int64_t n : {1, 31, 33, 8192, 8193, 100003, 2300003}) {
       const auto g = normals(n, "g");
       double expected = 0;
       for (double v : g) expected += v * v;
@@ -94,6 +95,26 @@ TEST_P(UpdateOps, SquareSumOverAnySize) {
       square_sum(*ctx, upload(narrow), scalars, variant);
       EXPECT_NEAR(record().square_sum / expected, 1, 1e-12) << n;
     }
+  });
+}
+
+// From an odd place on, as a rank's share of the gradients may begin; squares beyond fp32's range count.
+TEST_P(UpdateOps, SquareSumOfAPartAndOfExtremes) {
+  on_every_variant([&](const char* variant) {
+    const int64_t n = 20011;
+    const auto g = normals(n, "g");
+    double expected = 0;
+    for (int64_t i = 3; i < n; ++i) expected += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+    square_sum(*ctx, upload(g).narrow(0, 3, n - 3), scalars, variant);
+    EXPECT_NEAR(record().square_sum / expected, 1, 1e-12);
+    square_sum(*ctx, upload(std::vector<float>{1e30f, 1e30f}), scalars, variant);
+    EXPECT_NEAR(record().square_sum / 2e60, 1, 1e-6);
+    square_sum(*ctx, upload(std::vector<float>{1e-30f}), scalars, variant);
+    EXPECT_NEAR(record().square_sum / 1e-60, 1, 1e-6);
+    std::vector<float> bad(100, 1.0f);
+    bad[77] = std::nanf("");
+    square_sum(*ctx, upload(bad), scalars, variant);
+    EXPECT_TRUE(std::isnan(record().square_sum));
   });
 }
 
@@ -322,17 +343,10 @@ TEST_P(UpdateOps, NarrowMomentsAreRoundedAfterEveryStep) {
   });
 }
 
-TEST(Sgd, FollowsItsFormulaAndSplitWeightsAreTheFp32Ones) {
-  RankContext ctx;
-  const Tensor scalars = make_step_scalars(ctx), none;
+TEST_P(UpdateOps, SgdFollowsItsFormulaAndSplitWeightsAreTheFp32Ones) {
+  const Tensor none;
   const int64_t n = 517;
   const auto w0 = normals(n, "w"), g = normals(n, "g");
-  auto upload = [&](const auto& v) {
-    using T = typename std::decay_t<decltype(v)>::value_type;
-    Tensor t = ctx.empty({n}, dtype_of<T>());
-    ctx.upload(t, v.data());
-    return t;
-  };
   for (double momentum : {0.0, 0.9}) {
     std::vector<bf16> high;
     std::vector<int16_t> low;
@@ -341,30 +355,32 @@ TEST(Sgd, FollowsItsFormulaAndSplitWeightsAreTheFp32Ones) {
       low.push_back(split_float(f).low);
     }
     const Tensor w = upload(w0), h = upload(high), l = upload(low), grad = upload(g);
-    const Tensor b1 = momentum != 0 ? ctx.zeros({n}, DType::f32) : none,
-                 b2 = momentum != 0 ? ctx.zeros({n}, DType::f32) : none;
+    const Tensor b1 = momentum != 0 ? ctx->zeros({n}, DType::f32) : none,
+                 b2 = momentum != 0 ? ctx->zeros({n}, DType::f32) : none;
     std::vector<double> rw(w0.begin(), w0.end()), rb(n);
     StepScalars s;
     s.lr = 0.02;
     s.clip = 0.5;
-    ctx.upload(scalars, &s);
+    set(s);
     for (int t = 0; t < 3; ++t) {
-      sgd(ctx, w, none, grad, b1, scalars, momentum, 0.1);
-      sgd(ctx, h, l, grad, b2, scalars, momentum, 0.1);
+      sgd(*ctx, w, none, grad, b1, scalars, momentum, 0.1);
+      sgd(*ctx, h, l, grad, b2, scalars, momentum, 0.1);
       for (int64_t i = 0; i < n; ++i) {
         rb[i] = momentum * rb[i] + 0.5 * static_cast<double>(g[i]) + 0.1 * rw[i];
         rw[i] -= 0.02 * rb[i];
       }
     }
+    const auto got = read<float>(w);
+    const auto hi = read<bf16>(h);
+    const auto lo = read<int16_t>(l);
     for (int64_t i = 0; i < n; ++i) {
-      ASSERT_NEAR(w.data<float>()[i], rw[i], 2e-6) << i;
-      ASSERT_EQ(join_float(h.data<bf16>()[i], l.data<int16_t>()[i]), w.data<float>()[i]) << i;
+      ASSERT_NEAR(got[i], rw[i], 2e-6) << i;
+      ASSERT_EQ(join_float(hi[i], lo[i]), got[i]) << i;
     }
-    const auto before = w.data<float>()[0];
     s.bad_attempt = 1;
-    ctx.upload(scalars, &s);
-    sgd(ctx, w, none, grad, b1, scalars, momentum, 0.1);
-    EXPECT_EQ(w.data<float>()[0], before) << "a bad verdict writes nothing";
+    set(s);
+    sgd(*ctx, w, none, grad, b1, scalars, momentum, 0.1);
+    EXPECT_EQ(read<float>(w), got) << "a bad verdict writes nothing";
   }
 }
 

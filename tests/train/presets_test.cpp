@@ -24,6 +24,15 @@ TEST(Presets, BaselineTakesNothingFused) {
     EXPECT_TRUE(variant == "composed" || variant == "naive") << op << " " << variant;
 }
 
+// On a GPU the baseline is the same choice of rows; products run on cuBLASLt there.
+TEST(Presets, BaselineMeansTheSameOnCuda) {
+  const RunVariants cpu = choose_variants("baseline", "", DeviceType::cpu),
+                    cuda = choose_variants("baseline", "", DeviceType::cuda);
+  EXPECT_EQ(cpu.fused_qkv, cuda.fused_qkv);
+  EXPECT_EQ(cpu.fused_gate_up, cuda.fused_gate_up);
+  for (const OpListing& op : list_ops()) EXPECT_EQ(cpu.ops.find(op.name), cuda.ops.find(op.name)) << op.name;
+}
+
 TEST(Presets, OptimizedIsTheTablesOrder) {
   const RunVariants r = choose_variants("optimized", "");
   EXPECT_TRUE(r.ops.all().empty());

@@ -3,6 +3,7 @@
 #include "autograd/accumulate.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
+#include "ops/cuda_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -24,6 +25,14 @@ const Variant<AddOp> kRows[] = {
      add_cpu_fused_forward,
      nullptr},
     {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, add_cpu_naive_forward, nullptr},
+    {"fused",
+     DeviceType::cuda,
+     needs_packs<AddProblem>,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(add_cuda_fused_forward),
+     nullptr},
     {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(add_cuda_naive_forward), nullptr},
 };
 

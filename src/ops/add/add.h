@@ -35,6 +35,7 @@ Tensor add(RankContext& ctx, const Tensor& a, const Tensor& b, std::string_view 
 
 void add_cpu_naive_forward(RankContext& ctx, const AddForward& f);
 void add_cpu_fused_forward(RankContext& ctx, const AddForward& f);
+void add_cuda_fused_forward(RankContext& ctx, const AddForward& f);
 void add_cuda_naive_forward(RankContext& ctx, const AddForward& f);
 
 }  // namespace kiln

@@ -40,6 +40,8 @@ const Variant<AddRmsNormOp> kRows[] = {
     {"fused", DeviceType::cuda, needs_packed_rows<RmsNormProblem>, kSaves,
      block_partials_workspace<RmsNormProblem>, cost, KILN_CUDA_FN(add_rms_norm_cuda_fused_forward),
      KILN_CUDA_FN(rms_norm_cuda_fused_backward)},
+    {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(add_rms_norm_cuda_naive_forward),
+     KILN_CUDA_FN(rms_norm_cuda_naive_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
 };
 

@@ -40,6 +40,7 @@ AddRmsNormResult add_rms_norm(RankContext& ctx, const Tensor& x, const Tensor& r
 
 void add_rms_norm_cpu_naive_forward(RankContext& ctx, const AddRmsNormForward& f);
 void add_rms_norm_cpu_fused_forward(RankContext& ctx, const AddRmsNormForward& f);
+void add_rms_norm_cuda_naive_forward(RankContext& ctx, const AddRmsNormForward& f);
 void add_rms_norm_cuda_fused_forward(RankContext& ctx, const AddRmsNormForward& f);
 
 }  // namespace kiln

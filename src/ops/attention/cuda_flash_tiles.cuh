@@ -51,14 +51,14 @@ template <int kThreads, class T, int kD, int kRows>
 __device__ void load_tile(Tile<T, kD, kRows>& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D,
                           int64_t first, int64_t rows) {
   constexpr int kPacks = kD / 8, kAll = kRows * kPacks;
-  static_assert(kAll % kThreads == 0);
   const int left = static_cast<int>(rows - first < kRows ? rows - first : kRows);
   const int stride = static_cast<int>(from.row_stride);
   const T* base = from.at(b, head, D, left > 0 ? first : 0);
   if (from.packs) {
 #pragma unroll 4  // more addresses at hand would cost registers
-    for (int step = 0; step < kAll / kThreads; ++step) {
+    for (int step = 0; step < (kAll + kThreads - 1) / kThreads; ++step) {
       const int i = step * kThreads + static_cast<int>(threadIdx.x), r = i / kPacks, c = i % kPacks * 8;
+      if (kAll % kThreads != 0 && i >= kAll) break;
       const bool there = r < left && c < D;
       copy_async(&tile.row[r][c], base + (there ? r * stride + c : 0), there);
     }

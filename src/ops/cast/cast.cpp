@@ -17,9 +17,24 @@ std::string no_fp64(const CastProblem& p, const DeviceTraits&) {
   return p.from == DType::f64 || p.to == DType::f64 ? "computes in fp32, fp64 runs on naive" : "";
 }
 
+std::string whole_pieces(const CastProblem& p, const DeviceTraits& traits) {
+  if (std::string why = no_fp64(p, traits); !why.empty()) return why;
+  if (p.cols % cast_piece(p) == 0) return {};
+  return cat("takes rows of whole 16 bytes on the wider side, ", cast_piece(p), " elements; these have ",
+             p.cols);
+}
+
 const Variant<CastOp> kRows[] = {
     {"fused", DeviceType::cpu, no_fp64, {}, nullptr, cost, cast_cpu_fused, cast_cpu_fused},
     {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, cast_cpu_naive, cast_cpu_naive},
+    {"fused",
+     DeviceType::cuda,
+     whole_pieces,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(cast_cuda_fused),
+     KILN_CUDA_FN(cast_cuda_fused)},
     {"naive",
      DeviceType::cuda,
      nullptr,

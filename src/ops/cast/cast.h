@@ -32,6 +32,11 @@ struct CastOp {
   static Problem example() { return {128, 256, DType::f32, DType::bf16}; }
 };
 
+// Elements that a thread of the fused CUDA kernel moves in one access: 16 bytes on the wider side.
+inline int64_t cast_piece(const CastProblem& p) {
+  return 16 / static_cast<int64_t>(size_of(p.from) > size_of(p.to) ? size_of(p.from) : size_of(p.to));
+}
+
 // x itself where it has the dtype already. Saves nothing.
 Tensor cast(RankContext& ctx, const Tensor& x, DType to, std::string_view variant = {});
 
@@ -42,6 +47,7 @@ inline Tensor cast_for(RankContext& ctx, const Tensor& x, const Param& weight) {
 
 void cast_cpu_naive(RankContext& ctx, const CastCopy& c);
 void cast_cpu_fused(RankContext& ctx, const CastCopy& c);
+void cast_cuda_fused(RankContext& ctx, const CastCopy& c);
 void cast_cuda_naive(RankContext& ctx, const CastCopy& c);
 
 }  // namespace kiln

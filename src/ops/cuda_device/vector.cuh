@@ -36,9 +36,10 @@ __device__ inline float Pack<bf16>::operator[](int i) const {
 
 template <>
 __device__ inline float Pack<fp16>::operator[](int i) const {
-  fp16 h;
-  h.bits = static_cast<uint16_t>(i % 2 == 0 ? word[i / 2] : word[i / 2] >> 16);
-  return static_cast<float>(h);
+  const auto bits = static_cast<uint16_t>(i % 2 == 0 ? word[i / 2] : word[i / 2] >> 16);
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
+  return f;
 }
 
 __device__ inline uint32_t two_of(float low, float high, bf16 /*type*/) {
@@ -52,7 +53,13 @@ __device__ inline uint32_t two_of(float low, float high, bf16 /*type*/) {
 }
 
 __device__ inline uint32_t two_of(float low, float high, fp16 /*type*/) {
+#if __CUDA_ARCH__ >= 800
+  uint32_t two;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  return two;
+#else
   return fp16(low).bits | static_cast<uint32_t>(fp16(high).bits) << 16;
+#endif
 }
 
 template <class T>

@@ -20,6 +20,8 @@ const Variant<MulOp> kMulRows[] = {
      mul_cpu_fused_forward, mul_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kBoth, nullptr, MulOp::cost, mul_cpu_naive_forward,
      mul_cpu_naive_backward},
+    {"naive", DeviceType::cuda, nullptr, kBoth, nullptr, MulOp::cost, KILN_CUDA_FN(mul_cuda_naive_forward),
+     KILN_CUDA_FN(mul_cuda_naive_backward)},
 };
 
 const Variant<SubOp> kSubRows[] = {
@@ -39,6 +41,14 @@ const Variant<SubOp> kSubRows[] = {
      SubOp::cost,
      sub_cpu_naive_forward,
      sub_cpu_naive_backward},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     SubOp::cost,
+     KILN_CUDA_FN(sub_cuda_naive_forward),
+     KILN_CUDA_FN(sub_cuda_naive_backward)},
 };
 
 template <class Op>

@@ -65,5 +65,9 @@ void sub_cpu_naive_forward(RankContext& ctx, const BinaryForward& f);
 void sub_cpu_naive_backward(RankContext& ctx, const BinaryBackward& b);
 void sub_cpu_fused_forward(RankContext& ctx, const BinaryForward& f);
 void sub_cpu_fused_backward(RankContext& ctx, const BinaryBackward& b);
+void mul_cuda_naive_forward(RankContext& ctx, const BinaryForward& f);
+void mul_cuda_naive_backward(RankContext& ctx, const BinaryBackward& b);
+void sub_cuda_naive_forward(RankContext& ctx, const BinaryForward& f);
+void sub_cuda_naive_backward(RankContext& ctx, const BinaryBackward& b);
 
 }  // namespace kiln

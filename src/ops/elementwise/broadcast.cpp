@@ -26,6 +26,8 @@ const Variant<MulRowsOp> kMulRowsRows[] = {
      mul_rows_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kXAndS, nullptr, MulRowsOp::cost, mul_rows_cpu_naive_forward,
      mul_rows_cpu_naive_backward},
+    {"naive", DeviceType::cuda, nullptr, kXAndS, nullptr, MulRowsOp::cost,
+     KILN_CUDA_FN(mul_rows_cuda_naive_forward), KILN_CUDA_FN(mul_rows_cuda_naive_backward)},
 };
 
 const Variant<MulColumnsOp> kMulColumnsRows[] = {
@@ -33,6 +35,8 @@ const Variant<MulColumnsOp> kMulColumnsRows[] = {
      mul_columns_cpu_fused_forward, mul_columns_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kX, nullptr, MulColumnsOp::cost, mul_columns_cpu_naive_forward,
      mul_columns_cpu_naive_backward},
+    {"naive", DeviceType::cuda, nullptr, kX, nullptr, MulColumnsOp::cost,
+     KILN_CUDA_FN(mul_columns_cuda_naive_forward), KILN_CUDA_FN(mul_columns_cuda_naive_backward)},
 };
 
 const Variant<RowMeanOp> kRowMeanRows[] = {
@@ -52,6 +56,14 @@ const Variant<RowMeanOp> kRowMeanRows[] = {
      RowMeanOp::cost,
      row_mean_cpu_naive_forward,
      row_mean_cpu_naive_backward},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     RowMeanOp::cost,
+     KILN_CUDA_FN(row_mean_cuda_naive_forward),
+     KILN_CUDA_FN(row_mean_cuda_naive_backward)},
 };
 
 BroadcastProblem problem_of(const Tensor& x) { return {x.shape().rows(), x.shape().last(), x.dtype()}; }

@@ -120,5 +120,11 @@ void row_mean_cpu_naive_forward(RankContext& ctx, const RowMeanForward& f);
 void row_mean_cpu_naive_backward(RankContext& ctx, const RowMeanBackward& b);
 void row_mean_cpu_fused_forward(RankContext& ctx, const RowMeanForward& f);
 void row_mean_cpu_fused_backward(RankContext& ctx, const RowMeanBackward& b);
+void mul_rows_cuda_naive_forward(RankContext& ctx, const MulRowsForward& f);
+void mul_rows_cuda_naive_backward(RankContext& ctx, const MulRowsBackward& b);
+void mul_columns_cuda_naive_forward(RankContext& ctx, const MulColumnsForward& f);
+void mul_columns_cuda_naive_backward(RankContext& ctx, const MulColumnsBackward& b);
+void row_mean_cuda_naive_forward(RankContext& ctx, const RowMeanForward& f);
+void row_mean_cuda_naive_backward(RankContext& ctx, const RowMeanBackward& b);
 
 }  // namespace kiln

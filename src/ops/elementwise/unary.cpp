@@ -40,6 +40,8 @@ std::span<const Variant<UnaryOp<Kind>>> UnaryOp<Kind>::rows() {
        unary_cpu_fused_forward<Kind>, unary_cpu_fused_backward<Kind>},
       {"naive", DeviceType::cpu, nullptr, saves_of<Kind>(), nullptr, cost, unary_cpu_naive_forward<Kind>,
        unary_cpu_naive_backward<Kind>},
+      {"naive", DeviceType::cuda, nullptr, saves_of<Kind>(), nullptr, cost,
+       KILN_CUDA_FN(unary_cuda_naive_forward<Kind>), KILN_CUDA_FN(unary_cuda_naive_backward<Kind>)},
   };
   return kTable;
 }

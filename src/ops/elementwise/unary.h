@@ -39,11 +39,11 @@ struct SiluKind {
   static constexpr UnarySaves kSaves = UnarySaves::input;
   static constexpr int kForwardFlops = 4, kBackwardFlops = 9;
   template <class A>
-  static A value(A x, A) {
+  KILN_HD static A value(A x, A) {
     return x / (1 + std::exp(-x));
   }
   template <class A>
-  static A slope(A x, A) {
+  KILN_HD static A slope(A x, A) {
     const A s = 1 / (1 + std::exp(-x));
     return s * (1 + x * (1 - s));
   }
@@ -55,11 +55,11 @@ struct SquareKind {
   static constexpr UnarySaves kSaves = UnarySaves::input;
   static constexpr int kForwardFlops = 1, kBackwardFlops = 2;
   template <class A>
-  static A value(A x, A) {
+  KILN_HD static A value(A x, A) {
     return x * x;
   }
   template <class A>
-  static A slope(A x, A) {
+  KILN_HD static A slope(A x, A) {
     return 2 * x;
   }
 };
@@ -70,11 +70,11 @@ struct RsqrtKind {
   static constexpr UnarySaves kSaves = UnarySaves::output;
   static constexpr int kForwardFlops = 3, kBackwardFlops = 4;
   template <class A>
-  static A value(A x, A eps) {
+  KILN_HD static A value(A x, A eps) {
     return 1 / std::sqrt(x + eps);
   }
   template <class A>
-  static A slope(A y, A) {
+  KILN_HD static A slope(A y, A) {
     return A(-0.5) * (y * y * y);
   }
 };
@@ -85,11 +85,11 @@ struct ReluKind {
   static constexpr UnarySaves kSaves = UnarySaves::output;
   static constexpr int kForwardFlops = 1, kBackwardFlops = 1;
   template <class A>
-  static A value(A x, A) {
+  KILN_HD static A value(A x, A) {
     return x < 0 ? A(0) : x;
   }
   template <class A>
-  static A slope(A y, A) {
+  KILN_HD static A slope(A y, A) {
     return y > 0 ? A(1) : A(0);
   }
 };
@@ -100,11 +100,11 @@ struct ScaleKind {
   static constexpr UnarySaves kSaves = UnarySaves::nothing;
   static constexpr int kForwardFlops = 1, kBackwardFlops = 1;
   template <class A>
-  static A value(A x, A s) {
+  KILN_HD static A value(A x, A s) {
     return x * s;
   }
   template <class A>
-  static A slope(A, A s) {
+  KILN_HD static A slope(A, A s) {
     return s;
   }
 };
@@ -150,5 +150,9 @@ template <class Kind>
 void unary_cpu_fused_forward(RankContext& ctx, const UnaryForward& f);
 template <class Kind>
 void unary_cpu_fused_backward(RankContext& ctx, const UnaryBackward& b);
+template <class Kind>
+void unary_cuda_naive_forward(RankContext& ctx, const UnaryForward& f);
+template <class Kind>
+void unary_cuda_naive_backward(RankContext& ctx, const UnaryBackward& b);
 
 }  // namespace kiln

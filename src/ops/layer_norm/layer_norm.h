@@ -34,7 +34,8 @@ struct LayerNormBackward {
   GradSlot dx;
   GradSlot dweight;
   GradSlot dbias;
-  const Tensor& workspace;  // fused: [chunks, 2, cols] partial sums of dweight and dbias
+  const Tensor&
+      workspace;  // fused: partial sums of dweight and dbias; [chunks, 2, cols], CUDA: [2, blocks, cols]
 };
 
 struct LayerNormOp {
@@ -56,5 +57,9 @@ void layer_norm_cpu_naive_forward(RankContext& ctx, const LayerNormForward& f);
 void layer_norm_cpu_naive_backward(RankContext& ctx, const LayerNormBackward& b);
 void layer_norm_cpu_fused_forward(RankContext& ctx, const LayerNormForward& f);
 void layer_norm_cpu_fused_backward(RankContext& ctx, const LayerNormBackward& b);
+void layer_norm_cuda_naive_forward(RankContext& ctx, const LayerNormForward& f);
+void layer_norm_cuda_naive_backward(RankContext& ctx, const LayerNormBackward& b);
+void layer_norm_cuda_fused_forward(RankContext& ctx, const LayerNormForward& f);
+void layer_norm_cuda_fused_backward(RankContext& ctx, const LayerNormBackward& b);
 
 }  // namespace kiln

@@ -2,7 +2,9 @@
 
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
+#include "ops/cuda_fused.h"
 #include "ops/op_call.h"
+#include "ops/softmax/softmax.h"
 
 namespace kiln {
 namespace {
@@ -12,11 +14,17 @@ const SaveDecl<MaskedSoftmaxProblem> kSaves[] = {
      [](const MaskedSoftmaxProblem& p) { return p.dtype; }},
 };
 
+std::string packed_keys(const MaskedSoftmaxProblem& p, const DeviceTraits& traits) {
+  return needs_packed_rows(SoftmaxProblem{p.rows, p.Tk, p.dtype}, traits);
+}
+
 const Variant<MaskedSoftmaxOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<MaskedSoftmaxProblem>, kSaves, nullptr,
      MaskedSoftmaxOp::cost, masked_softmax_cpu_fused_forward, masked_softmax_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, MaskedSoftmaxOp::cost,
      masked_softmax_cpu_naive_forward, masked_softmax_cpu_naive_backward},
+    {"fused", DeviceType::cuda, packed_keys, kSaves, nullptr, MaskedSoftmaxOp::cost,
+     KILN_CUDA_FN(masked_softmax_cuda_fused_forward), KILN_CUDA_FN(masked_softmax_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, MaskedSoftmaxOp::cost,
      KILN_CUDA_FN(masked_softmax_cuda_naive_forward), KILN_CUDA_FN(masked_softmax_cuda_naive_backward)},
 };

@@ -65,5 +65,7 @@ void masked_softmax_cpu_fused_forward(RankContext& ctx, const MaskedSoftmaxForwa
 void masked_softmax_cpu_fused_backward(RankContext& ctx, const MaskedSoftmaxBackward& b);
 void masked_softmax_cuda_naive_forward(RankContext& ctx, const MaskedSoftmaxForward& f);
 void masked_softmax_cuda_naive_backward(RankContext& ctx, const MaskedSoftmaxBackward& b);
+void masked_softmax_cuda_fused_forward(RankContext& ctx, const MaskedSoftmaxForward& f);
+void masked_softmax_cuda_fused_backward(RankContext& ctx, const MaskedSoftmaxBackward& b);
 
 }  // namespace kiln

@@ -27,18 +27,11 @@ void rms_norm_cuda_fused_backward(RankContext& ctx, const RmsNormBackward& b) {
     const BackwardRows<T> rows{row_view<T>(b.dy),  row_view<T>(b.x),     row_view<T>(b.dx.tensor),
                                b.weight.data<T>(), b.rstd.data<float>(), partial,
                                b.dx.accumulate};
-    const std::size_t shared = g.rows_per_block > 1 ? static_cast<std::size_t>(b.p.cols) * sizeof(float) : 0;
     with_packs(g.packs, [&](auto packs) {
-      launch(backward_kernel<T, decltype(packs)::value>, Grid(g.blocks),
-             dim3(static_cast<unsigned>(g.threads), static_cast<unsigned>(g.rows_per_block)), shared, stream,
-             b.p, rows);
+      launch(backward_kernel<T, decltype(packs)::value>, Grid(g.blocks), block_of(g),
+             partial_shared_bytes(g, b.p.cols), stream, b.p, rows);
     });
-    if (!b.dweight.wanted()) return;
-    with_grad_dtype<T>(b.dweight.tensor.dtype(), [&](auto grad) {
-      using G = decltype(grad);
-      launch(sum_partials_kernel<G>, Grid(blocks_for(b.p.cols, kSumCols)), dim3(kSumCols, kSumRows), 0,
-             stream, partial, g.blocks, b.p.cols, b.dweight.tensor.data<G>(), b.dweight.accumulate);
-    });
+    if (b.dweight.wanted()) sum_partials<T>(partial, g.blocks, b.p.cols, b.dweight, stream);
   });
 }
 

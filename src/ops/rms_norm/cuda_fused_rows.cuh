@@ -9,40 +9,10 @@
 #pragma once
 
 #include "ops/cuda_device/rank.h"
-#include "ops/cuda_device/reduce.cuh"
-#include "ops/cuda_device/rows.cuh"
-#include "ops/cuda_device/vector.cuh"
-#include "ops/cuda_fused.h"
+#include "ops/cuda_device/row_packs.cuh"
 #include "ops/rms_norm/rms_norm.h"
 
 namespace kiln::rms_norm_rows {
-
-template <class V>
-__device__ V group_sum(V v) {
-  return blockDim.x == 32 ? warp_reduce(v, Add{}) : block_sum(v);
-}
-
-template <class T, int kPacks>
-struct RowPacks {
-  Pack<T> pack[kPacks];
-
-  // Zero beyond the end of the row: adds nothing to a sum.
-  __device__ void load(const T* row, int64_t packs) {
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int64_t at = threadIdx.x + static_cast<int64_t>(k) * blockDim.x;
-      pack[k] = at < packs ? load_pack(row + at * Pack<T>::kSize) : Pack<T>{};
-    }
-  }
-  __device__ void store(T* row, int64_t packs) const {
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int64_t at = threadIdx.x + static_cast<int64_t>(k) * blockDim.x;
-      if (at < packs) store_pack(row + at * Pack<T>::kSize, pack[k]);
-    }
-  }
-  __device__ float at(int k, int i) const { return pack[k][i]; }
-};
 
 template <class T>
 struct ForwardRows {
@@ -104,30 +74,6 @@ struct BackwardRows {
   bool accumulate;
 };
 
-// The block's rows summed: warps one after the other into shared memory, then out.
-template <int kPacks, int N>
-__device__ void put_partial(const float (&dw)[kPacks][N], int64_t cols, float* out) {
-  extern __shared__ float sums[];  // [cols]; only where a block has several rows at a time
-  for (int turn = 0; turn < static_cast<int>(blockDim.y); ++turn) {
-    if (blockDim.y > 1) __syncthreads();
-    if (static_cast<int>(threadIdx.y) != turn) continue;
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int64_t at = (threadIdx.x + static_cast<int64_t>(k) * blockDim.x) * N;
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if (at + i >= cols) continue;
-        const float sum = turn == 0 ? dw[k][i] : sums[at + i] + dw[k][i];
-        if (turn + 1 == static_cast<int>(blockDim.y)) {
-          out[at + i] = sum;
-        } else {
-          sums[at + i] = sum;
-        }
-      }
-    }
-  }
-}
-
 // With n = x * rstd: dx = rstd * (dy * w - n * mean(dy * w * n)); dw = sum over rows of dy * n.
 template <class T, int kPacks>
 __global__ void backward_kernel(RmsNormProblem p, BackwardRows<T> b) {
@@ -176,41 +122,12 @@ __global__ void backward_kernel(RmsNormProblem p, BackwardRows<T> b) {
   if (b.partial != nullptr) put_partial(dw, p.cols, b.partial + static_cast<int64_t>(blockIdx.x) * p.cols);
 }
 
-constexpr int kSumCols = 32, kSumRows = 16;
-
-// dw[c] = sum over the blocks' partial sums: 16 threads take every 16th of them each, and meet in order.
-template <class G>
-__global__ void sum_partials_kernel(const float* partial, int64_t blocks, int64_t cols, G* dweight,
-                                    bool accumulate) {
-  __shared__ float sums[kSumRows][kSumCols];
-  const int64_t c = static_cast<int64_t>(blockIdx.x) * kSumCols + threadIdx.x;
-  float sum = 0;
-  if (c < cols) {
-    for (int64_t b = threadIdx.y; b < blocks; b += kSumRows) sum += partial[b * cols + c];
-  }
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || c >= cols) return;
-  for (int k = 1; k < kSumRows; ++k) sum += sums[k][threadIdx.x];
-  put_grad(dweight[c], sum, accumulate);
-}
-
-// Calls f with the number of packs as a constant.
-template <class F>
-void with_packs(int packs, F f) {
-  if (packs == 1) return f(std::integral_constant<int, 1>{});
-  if (packs == 2) return f(std::integral_constant<int, 2>{});
-  if (packs == 3) return f(std::integral_constant<int, 3>{});
-  f(std::integral_constant<int, 4>{});
-}
-
 template <class T, bool kAdd>
 void run_forward(RankContext& ctx, const RmsNormProblem& p, const ForwardRows<T>& rows) {
   const RowGroups g = row_groups(p, Pass::forward);
   with_packs(g.packs, [&](auto packs) {
-    launch(forward_kernel<T, decltype(packs)::value, kAdd>, Grid(g.blocks),
-           dim3(static_cast<unsigned>(g.threads), static_cast<unsigned>(g.rows_per_block)), 0,
-           cuda_stream(ctx), p, rows);
+    launch(forward_kernel<T, decltype(packs)::value, kAdd>, Grid(g.blocks), block_of(g), 0, cuda_stream(ctx),
+           p, rows);
   });
 }
 

@@ -2,6 +2,7 @@
 // output; the weight gradient is a second kernel that walks down the columns.
 // Floor: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads x and dy and
 // writes dx, 3 times. Naive asks for 3 and 7 times; what of it reaches memory depends on the caches.
+#include "ops/cuda_device/column_sum.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"
 #include "ops/cuda_device/rows.cuh"
@@ -43,29 +44,16 @@ __global__ void grad_x_kernel(RmsNormProblem p, RowView<T> dy, RowView<T> x, con
   }
 }
 
-constexpr int kTileCols = 32;  // a warp reads 32 neighbouring columns
-constexpr int kTileRows = 16;  // and every 16th row; the 16 partial sums meet in order at the end
+// A row's share of dw.
+template <class T>
+struct WeightTerm {
+  RowView<T> dy, x;
+  const Accum<T>* rstd;
 
-// dw[c] = sum over rows of dy * x * rstd. Block (32, 16): thread (i, k) takes column 32 * block + i, rows k,
-// k + 16, ...
-template <class T, class G>
-__global__ void grad_weight_kernel(RmsNormProblem p, RowView<T> dy, RowView<T> x, const Accum<T>* rstd,
-                                   G* dweight, bool accumulate) {
-  using A = Accum<T>;
-  __shared__ A partial[kTileRows][kTileCols];
-  const int64_t c = static_cast<int64_t>(blockIdx.x) * kTileCols + threadIdx.x;
-  A sum = 0;
-  if (c < p.cols) {
-    for (int64_t r = threadIdx.y; r < p.rows; r += kTileRows) {
-      sum += to_accum(dy[r][c]) * to_accum(x[r][c]) * rstd[r];
-    }
+  __device__ Accum<T> operator()(int64_t r, int64_t c) const {
+    return to_accum(dy[r][c]) * to_accum(x[r][c]) * rstd[r];
   }
-  partial[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || c >= p.cols) return;
-  for (int k = 1; k < kTileRows; ++k) sum += partial[k][threadIdx.x];
-  put_grad(dweight[c], sum, accumulate);
-}
+};
 
 }  // namespace
 
@@ -87,13 +75,7 @@ void rms_norm_cuda_naive_backward(RankContext& ctx, const RmsNormBackward& b) {
       launch(grad_x_kernel<T>, Grid(b.p.rows), kThreads, 0, stream, b.p, dy, x, b.weight.data<T>(), rstd,
              row_view<T>(b.dx.tensor), b.dx.accumulate);
     }
-    if (b.dweight.wanted()) {
-      with_grad_dtype<T>(b.dweight.tensor.dtype(), [&](auto grad) {
-        using G = decltype(grad);
-        launch(grad_weight_kernel<T, G>, Grid(blocks_for(b.p.cols, kTileCols)), dim3(kTileCols, kTileRows), 0,
-               stream, b.p, dy, x, rstd, b.dweight.tensor.data<G>(), b.dweight.accumulate);
-      });
-    }
+    if (b.dweight.wanted()) sum_columns<T>(WeightTerm<T>{dy, x, rstd}, b.p.rows, b.p.cols, b.dweight, stream);
   });
 }
 

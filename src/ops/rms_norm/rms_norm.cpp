@@ -49,6 +49,7 @@ const Variant<RmsNormOp> kRows[] = {
      KILN_CUDA_FN(rms_norm_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(rms_norm_cuda_naive_forward),
      KILN_CUDA_FN(rms_norm_cuda_naive_backward)},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
 };
 
 }  // namespace

@@ -7,15 +7,12 @@ namespace {
 template <class T, class G>
 void update(RankContext& ctx, const SgdForward& f, const StepScalars& s) {
   using A = Accum<T>;
-  const A lr = static_cast<A>(s.lr), factor = static_cast<A>(s.grad_factor());
-  const A momentum = static_cast<A>(f.p.momentum), decay = static_cast<A>(f.p.decay);
+  const SgdStep<A> step(f.p, s);
   const G* g = f.grad.data<G>();
   A* b = f.p.momentum != 0 ? f.b.data<A>() : nullptr;
   move_weights(ctx, f.p.count, f.value.data<T>(), f.p.split ? f.low.data<int16_t>() : nullptr,
                [&](A weight, int64_t i) {
-                 A step = factor * static_cast<A>(widen(g[i])) + decay * weight;
-                 if (b != nullptr) step = b[i] = momentum * b[i] + step;
-                 return weight - lr * step;
+                 return step.update(weight, static_cast<A>(widen(g[i])), b != nullptr ? b + i : nullptr);
                });
 }
 

@@ -16,6 +16,7 @@ Cost cost(const SgdProblem& p, Pass) {
 
 const Variant<SgdOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, sgd_cpu_naive, nullptr},
+    {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(sgd_cuda_naive), nullptr},
 };
 
 }  // namespace

@@ -36,10 +36,30 @@ struct SgdOp {
   static Problem example() { return {65536, DType::f32, DType::f32, false, 0.9, 0.01}; }
 };
 
+// One element, the same on both devices. A is double for fp64 weights, float otherwise.
+template <class A>
+struct SgdStep {
+  A lr, factor, momentum, decay;
+
+  KILN_HD SgdStep(const SgdProblem& p, const StepScalars& s)
+      : lr(static_cast<A>(s.lr)),
+        factor(static_cast<A>(s.grad_factor())),
+        momentum(static_cast<A>(p.momentum)),
+        decay(static_cast<A>(p.decay)) {}
+
+  // `b` is null without momentum.
+  KILN_HD A update(A w, A g, A* b) const {
+    A step = factor * g + decay * w;
+    if (b != nullptr) step = *b = momentum * *b + step;
+    return w - lr * step;
+  }
+};
+
 // All tensors are flat and of equal length; `b` is undefined when momentum is 0.
 void sgd(RankContext& ctx, const Tensor& value, const Tensor& low, const Tensor& grad, const Tensor& b,
          const Tensor& scalars, double momentum, double decay, std::string_view variant = {});
 
 void sgd_cpu_naive(RankContext& ctx, const SgdForward& f);
+void sgd_cuda_naive(RankContext& ctx, const SgdForward& f);
 
 }  // namespace kiln

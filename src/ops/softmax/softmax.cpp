@@ -2,6 +2,7 @@
 
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
+#include "ops/cuda_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
@@ -24,6 +25,10 @@ const Variant<SoftmaxOp> kRows[] = {
      softmax_cpu_fused_forward, softmax_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, softmax_cpu_naive_forward,
      softmax_cpu_naive_backward},
+    {"fused", DeviceType::cuda, needs_packed_rows<SoftmaxProblem>, kSaves, nullptr, cost,
+     KILN_CUDA_FN(softmax_cuda_fused_forward), KILN_CUDA_FN(softmax_cuda_fused_backward)},
+    {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(softmax_cuda_naive_forward),
+     KILN_CUDA_FN(softmax_cuda_naive_backward)},
 };
 
 }  // namespace

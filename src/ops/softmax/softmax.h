@@ -44,5 +44,9 @@ void softmax_cpu_naive_forward(RankContext& ctx, const SoftmaxForward& f);
 void softmax_cpu_naive_backward(RankContext& ctx, const SoftmaxBackward& b);
 void softmax_cpu_fused_forward(RankContext& ctx, const SoftmaxForward& f);
 void softmax_cpu_fused_backward(RankContext& ctx, const SoftmaxBackward& b);
+void softmax_cuda_naive_forward(RankContext& ctx, const SoftmaxForward& f);
+void softmax_cuda_naive_backward(RankContext& ctx, const SoftmaxBackward& b);
+void softmax_cuda_fused_forward(RankContext& ctx, const SoftmaxForward& f);
+void softmax_cuda_fused_backward(RankContext& ctx, const SoftmaxBackward& b);
 
 }  // namespace kiln

@@ -30,6 +30,10 @@ std::size_t square_workspace(const SquareSumProblem& p, Pass) {
   return static_cast<std::size_t>(SquareSumOp::chunks(p)) * sizeof(double);
 }
 
+std::size_t block_squares_workspace(const SquareSumProblem& p, Pass) {
+  return static_cast<std::size_t>(SquareSumOp::blocks(p)) * sizeof(double);
+}
+
 const Variant<SquareSumOp> kSquareRows[] = {
     {"fused",
      DeviceType::cpu,
@@ -40,6 +44,14 @@ const Variant<SquareSumOp> kSquareRows[] = {
      square_sum_cpu_fused,
      nullptr},
     {"naive", DeviceType::cpu, nullptr, {}, square_workspace, square_cost, square_sum_cpu_naive, nullptr},
+    {"fused",
+     DeviceType::cuda,
+     needs_fp32_or_narrower<SquareSumProblem>,
+     {},
+     block_squares_workspace,
+     square_cost,
+     KILN_CUDA_FN(square_sum_cuda_fused),
+     nullptr},
     {"naive",
      DeviceType::cuda,
      nullptr,

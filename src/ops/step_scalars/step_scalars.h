@@ -74,7 +74,7 @@ struct SquareSumForward {
   SquareSumProblem p;
   const Tensor& grads;      // flat
   const Tensor& scalars;    // one StepScalars
-  const Tensor& workspace;  // one double per chunk
+  const Tensor& workspace;  // one double per chunk; fused on CUDA: per block
 };
 
 struct SquareSumOp {
@@ -89,6 +89,9 @@ struct SquareSumOp {
   static std::span<const Variant<SquareSumOp>> rows();
   static Problem example() { return {65536, DType::f32}; }
   static int64_t chunks(const Problem& p) { return (p.count + kChunk - 1) / kChunk; }
+  // Blocks of the fused CUDA kernel: four for each of an H200's 132 multiprocessors, each taking every so
+  // many chunks. The bits depend on the size alone, not on the GPU.
+  static int64_t blocks(const Problem& p) { return chunks(p) < 528 ? chunks(p) : 528; }
 };
 
 void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant = {});
@@ -190,6 +193,7 @@ void accumulate_loss_cpu_naive(RankContext& ctx, const AccumulateLossForward& f)
 void accumulate_loss_cuda_naive(RankContext& ctx, const AccumulateLossForward& f);
 void square_sum_cpu_fused(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f);
+void square_sum_cuda_fused(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f);
 void judge_step_cpu_naive(RankContext& ctx, const JudgeStepForward& f);
 void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f);

@@ -39,6 +39,7 @@ const Variant<SwigluOp> kRows[] = {
      KILN_CUDA_FN(swiglu_cuda_fused_forward), KILN_CUDA_FN(swiglu_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(swiglu_cuda_naive_forward),
      KILN_CUDA_FN(swiglu_cuda_naive_backward)},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
 };
 
 }  // namespace

@@ -25,6 +25,8 @@ const Variant<WeightedSumOp> kRows[] = {
      weighted_sum_cpu_tiled_forward, weighted_sum_cpu_tiled_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, weighted_sum_cpu_naive_forward,
      weighted_sum_cpu_naive_backward},
+    {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(weighted_sum_cuda_naive_forward),
+     KILN_CUDA_FN(weighted_sum_cuda_naive_backward)},
 };
 
 }  // namespace

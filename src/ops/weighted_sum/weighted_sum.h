@@ -48,6 +48,8 @@ void weighted_sum_cpu_naive_forward(RankContext& ctx, const WeightedSumForward& 
 void weighted_sum_cpu_naive_backward(RankContext& ctx, const WeightedSumBackward& b);
 void weighted_sum_cpu_tiled_forward(RankContext& ctx, const WeightedSumForward& f);
 void weighted_sum_cpu_tiled_backward(RankContext& ctx, const WeightedSumBackward& b);
+void weighted_sum_cuda_naive_forward(RankContext& ctx, const WeightedSumForward& f);
+void weighted_sum_cuda_naive_backward(RankContext& ctx, const WeightedSumBackward& b);
 std::size_t weighted_sum_cpu_tiled_workspace(const WeightedSumProblem& p, Pass pass);
 
 }  // namespace kiln

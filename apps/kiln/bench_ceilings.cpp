@@ -1,8 +1,8 @@
 #include "kiln/bench_ceilings.h"
 
-#include "autograd/tape.h"
 #include "device/cpu/cpu_features.h"
-#include "ops/linear/linear.h"
+#include "device/gpu_info.h"
+#include "perf/device_ceilings.h"
 
 namespace kiln::cli {
 namespace {
@@ -16,36 +16,22 @@ NamedRate cpu_flops(const CpuCeilings& c, DType dtype, CpuIsa isa) {
 
 // On a GPU the best there is to compare with: a large device copy, and the library's matrix product.
 Ceilings gpu_ceilings(RankContext& ctx, const std::vector<DType>& dtypes) {
+  const DeviceCeilings measured = measure_device_ceilings(ctx, {.dtypes = dtypes});
   Ceilings c;
-  const TimingOptions brief{.warmups = 3, .min_samples = 10, .min_seconds = 0.05};
-  const std::function<void()> wait = [&] { ctx.synchronize(); };
-  {
-    const Tensor from = ctx.zeros({1 << 30}, DType::u8), to = ctx.zeros({1 << 30}, DType::u8);
-    const auto copy = [&] {
-      ctx.backend().copy_within(to.raw(), from.raw(), to.bytes().value, ctx.compute());
-    };
-    c.copy = 2 * static_cast<double>(to.bytes().value) / time_work({copy, {}, wait}, brief).min;
-  }
-  for (DType dtype : dtypes) {
-    constexpr int64_t kSize = 4096;
-    Param w;
-    w.name = "ceiling";
-    w.shape = {kSize, kSize};
-    w.value = ctx.zeros(w.shape, dtype);
-    const Tensor x = ctx.zeros({kSize, kSize}, dtype);
-    const GradModeGuard off(ctx, GradMode::off);
-    const double seconds = time_work({[&] { linear(ctx, x, w); }, {}, wait}, brief).min;
-    c.flops[dtype] = {"gemm", 2.0 * kSize * kSize * kSize / seconds};
-  }
+  c.copy = measured.copy;
+  for (DType t : dtypes) c.flops[t] = {"gemm", measured.flops_for(t)};
   return c;
 }
 
-double cache_bytes(const Device& device) {
-  if (device.type != DeviceType::cpu) return 0;
-  return static_cast<double>(last_level_cache_bytes());
-}
-
 }  // namespace
+
+double cache_bytes(const Device& device) {
+  if (device.type == DeviceType::cpu) return static_cast<double>(last_level_cache_bytes());
+  for (const GpuInfo& gpu : list_gpus()) {
+    if (gpu.index == device.index) return static_cast<double>(gpu.l2_bytes);
+  }
+  return 0;
+}
 
 CeilingWatch::CeilingWatch(RankContext& ctx, const std::vector<DType>& dtypes) : ctx_(ctx), dtypes_(dtypes) {
   if (on_cpu()) cpu_ = measure(0.04);

@@ -28,6 +28,9 @@ class CeilingWatch {
   CpuCeilings cpu_;
 };
 
+// Of the last cache before memory; 0 where it is not known.
+double cache_bytes(const Device& device);
+
 // Which ceiling is the nearer one for this row, and how close it came.
 void set_bound(BenchRow& row, const Ceilings& ceilings, const Device& device);
 

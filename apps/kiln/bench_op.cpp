@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "device/cpu/cpu_features.h"
 #include "device/cpu/host_limits.h"
-#include "device/gpu_info.h"
 #include "kiln/bench_ceilings.h"
 #include "kiln/bench_check.h"
+#include "kiln/bench_clock.h"
+#include "kiln/bench_place.h"
 #include "ops/select.h"
 
 namespace kiln::cli {
@@ -98,46 +98,6 @@ void check_memory(const BenchOpRequest& request, const BenchShape& shape, DType 
   }
 }
 
-// --- the clock
-
-void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const BenchForm& form,
-               BenchRow& row) {
-  CaseSetup setup(ctx, c, data, row.dtype, form.wants);
-  const bool backward = form.pass == Pass::backward;
-  CaseOutputs y;
-  SmallVector<Tensor, 2> kept, given;  // gradients of the outputs: drawn once, and the tape's own copies
-  auto forward = [&] { y = c.call(ctx, setup.arguments()); };
-  auto begin = [&] {
-    y = {};
-    setup.begin_step();
-  };
-  auto gradients = [&] {
-    if (kept.empty()) {  // the outputs' sizes are known by now
-      const OpCase unit{
-          c.op, "dy", {{"dy", CaseInput::Kind::activation, {std::min<int64_t>(y.numel(), 65536)}}}, {}};
-      kept = setup.upload_gradients(
-          y, repeat_to(draw_repeating(unit, row.dtype, ctx.seed()).inputs[0], y.numel()));
-    }
-    given = {};
-    for (const Tensor& t : kept) given.push_back(ctx.clone(t));
-  };
-  TimedWork work;
-  work.wait = [&] { ctx.synchronize(); };
-  if (backward) {
-    work.prepare = [&] {
-      begin();
-      forward();
-      gradients();
-    };
-    work.call = [&] { setup.backward(y, std::move(given)); };
-  } else {
-    work.prepare = begin;
-    work.call = forward;
-  }
-  row.timing = time_work(work, {.max_seconds = row.variant == "naive" ? 1.5 : 3.0});
-  begin();  // drops what the tape holds before the arguments go
-}
-
 void set_speedups(std::vector<BenchRow>& rows, const std::string& baseline) {
   for (BenchRow& row : rows) {
     if (row.status != BenchRow::Status::timed) continue;
@@ -148,15 +108,6 @@ void set_speedups(std::vector<BenchRow>& rows, const std::string& baseline) {
       }
     }
   }
-}
-
-std::string device_name(const Device& device) {
-  if (device.type == DeviceType::cpu) return cpu_model();
-  std::string why;
-  for (const GpuInfo& gpu : list_gpus(&why)) {
-    if (gpu.index == device.index) return gpu.name;
-  }
-  return device.str();
 }
 
 // How long naive would take at the full shape, from what it took in the check.

@@ -1,23 +1,20 @@
-// kiln bench: timed studies. Today: `kiln bench op NAME`.
+// kiln bench: timed studies, `op NAME` and `step` (cmd_bench_step.cpp).
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
 #include "device/gpu_info.h"
 #include "kiln/bench_op.h"
+#include "kiln/bench_options.h"
 #include "kiln/bench_pages.h"
 #include "kiln/cmd.h"
-#include "kiln/one_line.h"
+#include "kiln/cmd_bench_step.h"
 #include "kiln/require_gpu.h"
 #include "report/result_log.h"
 
@@ -33,28 +30,6 @@ struct BenchOpOptions {
   std::string threads = "0";
   std::string format;
 };
-
-std::vector<std::string> split_at_commas(std::string_view text) {
-  std::vector<std::string> items;
-  for (;;) {
-    const auto comma = text.find(',');
-    items.emplace_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return items;
-    text = text.substr(comma + 1);
-  }
-}
-
-// One of `names`, or Error(usage) with the nearest.
-std::size_t index_of(std::string_view option, std::string_view seen,
-                     const std::vector<std::string_view>& names) {
-  const auto found = std::find(names.begin(), names.end(), seen);
-  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  const std::string near = nearest_name(seen, names);
-  throw Error(fmt::format("{} is '{}'", option, seen),
-              near.empty() ? fmt::format("it takes {}", fmt::join(names, ", "))
-                           : fmt::format("did you mean '{}'?", near),
-              ErrorKind::usage);
-}
 
 std::vector<DType> parse_dtypes(std::string_view text) {
   const std::vector<DType> known = {DType::f32, DType::bf16, DType::f16, DType::f64};
@@ -87,38 +62,6 @@ std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
   return forms;
 }
 
-int parse_threads(const std::string& text) {
-  constexpr int kMost = 1024;
-  int n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc{} || end != text.data() + text.size() || n < 0 || n > kMost) {
-    throw Error(
-        fmt::format("--threads is '{}'; expected a whole number from 1 to {}, or 0 for all", text, kMost), {},
-        ErrorKind::usage);
-  }
-  return n;
-}
-
-// One line of stderr that is written over, where there is a terminal to see it.
-class Progress {
- public:
-  void operator()(const std::string& text) {
-    if (!terminal_) return;
-    winsize window{};
-    const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
-    const int room = known ? window.ws_col - 1 : 79;  // a line that wraps would not be written over
-    std::fprintf(stderr, "\r\x1b[K%.*s", room, one_line(text).c_str());
-    std::fflush(stderr);
-  }
-  ~Progress() { (*this)(""); }
-  Progress() = default;
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
- private:
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
-};
-
 void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
   if (options.name.empty()) {
     std::string names;
@@ -126,9 +69,7 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
     throw Error("kiln bench op needs the name of an op", fmt::format("there are {}", names),
                 ErrorKind::usage);
   }
-  if (common.json && !options.format.empty())
-    throw Error("--format and --json are both given; expected one of them", {}, ErrorKind::usage);
-  if (!options.format.empty()) index_of("--format", options.format, {"table", "md", "csv"});
+  check_format(options.format, common.json);
 
   BenchOpRequest request{.bench = find_op_bench(options.name),
                          .shapes = {},
@@ -158,7 +99,7 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
   append_results(common.out, {});  // is there a place for them? Better said now than after minutes
   BenchReport report;
   {
-    Progress progress;
+    const BenchProgress progress;
     report = bench_op(request, [&](const std::string& text) { progress(text); });
   }
   const std::string page = common.json               ? bench_json(report)
@@ -178,9 +119,7 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
   }
 }
 
-}  // namespace
-
-CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
+std::function<bool()> add_bench_op(CLI::App& app, const CommonOptions& common) {
   auto options = std::make_shared<BenchOpOptions>();
   CLI::App* op = app.add_subcommand("op", "Every variant of an op: checked against naive, then timed");
   op->fallthrough();  // --json and its like belong to every command
@@ -199,9 +138,19 @@ CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
   op->add_option("--threads", options->threads, "Of the CPU (default all)")->type_name("N");
   op->add_option("--format", options->format, "table, md or csv (default table)")->type_name("NAME");
   return [options, op, &common] {
-    if (!op->parsed())
-      throw Error("kiln bench needs the name of a study: op", "see `kiln bench --help`", ErrorKind::usage);
-    run_bench_op(*options, common);
+    if (op->parsed()) run_bench_op(*options, common);
+    return op->parsed();
+  };
+}
+
+}  // namespace
+
+CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
+  const std::function<bool()> op = add_bench_op(app, common), step = add_bench_step(app, common);
+  return [op, step] {
+    if (!op() && !step())
+      throw Error("kiln bench needs the name of a study: op or step", "see `kiln bench --help`",
+                  ErrorKind::usage);
   };
 }
 

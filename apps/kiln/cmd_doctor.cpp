@@ -46,6 +46,23 @@ ordered_json ceilings_json(const DoctorFacts& facts) {
   return page;
 }
 
+const DeviceCeilings* ceilings_of(const DoctorFacts& facts, const GpuInfo& gpu) {
+  for (const DoctorFacts::MeasuredGpu& m : facts.gpu_ceilings) {
+    if (m.index == gpu.index && m.failed.empty()) return &m.ceilings;
+  }
+  return nullptr;
+}
+
+ordered_json gpu_ceilings_json(const DeviceCeilings* c) {
+  if (c == nullptr) return nullptr;
+  ordered_json products = ordered_json::object();
+  for (const ProductCeiling& p : c->products) {
+    products[std::string(name_of(p.dtype))] = {
+        {"variant", p.variant}, {"size", p.size}, {"rate", p.flops_per_second / 1e9}};
+  }
+  return {{"copy_gb_per_s", c->copy / 1e9}, {"gemm_gflop_per_s", products}, {"seconds", c->seconds}};
+}
+
 ordered_json to_json(const DoctorFacts& facts) {
   const BuildInfo& build = build_info();
   const HostLimits& limits = facts.limits;
@@ -57,10 +74,12 @@ ordered_json to_json(const DoctorFacts& facts) {
                     {"name", gpu.name},
                     {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
                     {"sm_count", gpu.sm_count},
+                    {"l2_bytes", gpu.l2_bytes},
                     {"total_bytes", gpu.total_bytes},
                     {"free_bytes", gpu.free_bytes},
                     {"driver_version", gpu.driver_version},
-                    {"runtime_version", gpu.runtime_version}});
+                    {"runtime_version", gpu.runtime_version},
+                    {"ceilings", gpu_ceilings_json(ceilings_of(facts, gpu))}});
   }
   ordered_json parts = ordered_json::array();
   for (const Part& part : facts.parts) {
@@ -148,6 +167,14 @@ std::string ceiling_lines(const DoctorFacts& facts) {
   return text;
 }
 
+std::string gpu_ceiling_lines(const DeviceCeilings& c) {
+  std::string text = fmt::format("  copy   {} GB/s (read + write)\n", rate(c.copy));
+  for (const ProductCeiling& p : c.products)
+    text += fmt::format("  gemm   {:.1f} TFLOP/s {}, {} x {} x {} by `{}`\n", p.flops_per_second / 1e12,
+                        name_of(p.dtype), p.size, p.size, p.size, p.variant);
+  return text;
+}
+
 std::string to_text(const DoctorFacts& facts) {
   const BuildInfo& build = build_info();
   std::string text = fmt::format("kiln     {} ({}, {}, {})\n", build.version, build.build_id,
@@ -157,6 +184,7 @@ std::string to_text(const DoctorFacts& facts) {
   for (const GpuInfo& gpu : facts.gpus) {
     text += fmt::format("cuda:{}   {}, sm_{}{}, {} SMs, {} of {} free\n", gpu.index, gpu.name, gpu.major,
                         gpu.minor, gpu.sm_count, gib(gpu.free_bytes), gib(gpu.total_bytes));
+    if (const DeviceCeilings* c = ceilings_of(facts, gpu)) text += gpu_ceiling_lines(*c);
   }
   if (facts.gpus.empty()) text += fmt::format("gpu      none: {}\n", facts.why_no_gpu);
   for (const Part& part : facts.parts) {

@@ -12,6 +12,7 @@
 #include "kiln/model_folder.h"
 #include "kiln/one_line.h"
 #include "kiln/parse_number.h"
+#include "kiln/require_gpu.h"
 #include "kiln/train.h"
 #include "kiln/train_view.h"
 
@@ -71,9 +72,13 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
-  if (common.device != "auto" && common.device != "cpu")
-    throw Error(fmt::format("kiln train runs on the CPU so far; --device is {}", common.device), {},
-                ErrorKind::unavailable);
+  std::string why_no_gpu;
+  require_gpu(common.device, list_gpus(&why_no_gpu), why_no_gpu);
+  r.device = Device::parse(common.device);
+  if (r.device.is_meta())
+    throw Error(fmt::format("kiln train needs values, and --device {} has none", common.device),
+                "use --device cpu or cuda; the memory a run will take is printed before its first step",
+                ErrorKind::usage);
   check_request(r);
   return r;
 }
@@ -219,6 +224,9 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--preset", r.preset, "optimized (default), or baseline: nothing fused")->type_name("NAME");
   app.add_option("--variant", r.variants, "On top of it: attention=naive,qkv=split,gate_up=fused,...")
       ->type_name("OP=NAME,...");
+  app.add_option("--graph", r.graph,
+                 "on, off or auto (default): replay the step as a graph where the device can")
+      ->type_name("NAME");
   app.add_option("--held-out", t->held_out, "Part of the text for validation (default 0.1)")->type_name("X");
   app.add_option("--eval-every", t->eval_every, "Steps between validations; 0: only at the end (default)")
       ->type_name("N");

@@ -92,7 +92,26 @@ std::vector<MeasuredGemm> measure_gemms(CpuIsa isa) {
   return gemms;
 }
 
+// A GPU this build cannot run on, or that is full or broken, is a problem to report, not one to stop at.
+DoctorFacts::MeasuredGpu measure_gpu(int index) {
+  DoctorFacts::MeasuredGpu gpu{index, {}, {}};
+  try {
+    RankOptions options;
+    options.device = Device::cuda(index);
+    RankContext ctx(options);
+    gpu.ceilings = measure_device_ceilings(ctx);
+  } catch (const Error& error) {
+    gpu.failed = error.what();
+  }
+  return gpu;
+}
+
 void check_gpus(const DoctorFacts& facts, std::string_view cuda_archs, std::vector<Problem>& problems) {
+  for (const DoctorFacts::MeasuredGpu& gpu : facts.gpu_ceilings) {
+    if (!gpu.failed.empty())
+      problems.push_back({fmt::format("cuda:{} could not be measured: {}", gpu.index, gpu.failed),
+                          "stop what else runs on it; `kiln doctor --quick` measures nothing"});
+  }
   for (const GpuInfo& gpu : facts.gpus) {
     const int number = 10 * gpu.major + gpu.minor;
     const GpuCode code = gpu_code_for(cuda_archs, gpu.major, gpu.minor);
@@ -162,6 +181,12 @@ DoctorFacts examine_machine(bool measure) {
     facts.gemms = measure_gemms(facts.isa);
   }
   facts.gpus = list_gpus(&facts.why_no_gpu);
+  if (measure) {
+    for (const GpuInfo& gpu : facts.gpus) {
+      if (gpu_code_for(build.cuda_archs, gpu.major, gpu.minor) != GpuCode::none)
+        facts.gpu_ceilings.push_back(measure_gpu(gpu.index));
+    }
+  }
   facts.cublaslt_version = cublaslt_version();
   const std::string_view without_gpu = "models run on the CPU only";
   const std::string pcre2 = pcre2_version();

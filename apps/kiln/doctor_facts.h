@@ -11,6 +11,7 @@
 #include "device/cpu/host_limits.h"
 #include "device/gpu_info.h"
 #include "perf/ceilings.h"
+#include "perf/device_ceilings.h"
 
 namespace kiln::cli {
 
@@ -45,13 +46,19 @@ struct DoctorFacts {
   std::vector<MeasuredGemm> gemms;
   HostLimits limits;
   std::vector<GpuInfo> gpus;
-  std::string why_no_gpu;  // empty when there is one
+  struct MeasuredGpu {
+    int index;
+    DeviceCeilings ceilings;
+    std::string failed;  // why there are none, or empty
+  };
+  std::vector<MeasuredGpu> gpu_ceilings;  // nothing unless measured
+  std::string why_no_gpu;                 // empty when there is one
   std::size_t cublaslt_version = 0;
   std::vector<Part> parts;
   std::vector<Problem> problems;
 };
 
-// `measure`: ceilings and products too, about a second.
+// `measure`: ceilings and products too, about a second, and as much for each GPU.
 DoctorFacts examine_machine(bool measure = false);
 
 // The problems that follow from the other facts; apart, so that machines we do not have can be tested.

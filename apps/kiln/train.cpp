@@ -9,9 +9,11 @@
 #include "base/mapped_file.h"
 #include "base/units.h"
 #include "device/cpu/host_limits.h"
+#include "device/gpu_info.h"
 #include "kiln/train_options.h"
 #include "model/hf_folder.h"
 #include "perf/ceilings.h"
+#include "perf/device_ceilings.h"
 #include "train/presets.h"
 #include "train/text_generator.h"
 
@@ -98,16 +100,42 @@ class RunKeeper final : public RunListener {
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
+// What is free on the device; 0 where nobody knows.
+std::uint64_t room_on(const Device& device) {
+  if (device.type == DeviceType::cuda) {
+    for (const GpuInfo& gpu : list_gpus()) {
+      if (gpu.index == device.index) return gpu.free_bytes;
+    }
+    return 0;
+  }
+  const HostLimits host = read_host_limits();
+  return std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
+}
+
 // Before the first byte is allocated: a machine that runs out of memory kills the process, and others with
 // it.
-void check_memory(const MemoryStats& predicted) {
-  const HostLimits host = read_host_limits();
-  const std::uint64_t room =
-      std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
+void check_memory(const MemoryStats& predicted, const Device& device) {
+  const std::uint64_t room = room_on(device);
   if (room == 0 || predicted.peak_total <= room) return;
   throw Error(
       cat("this run needs ", human({predicted.peak_total}), " of memory; ", human({room}), " are available"),
       "take a smaller --size, --batch or --context, --precision bf16, or --recompute block");
+}
+
+// What products could reach here, a second: measured now.
+double peak_flops(RankContext& ctx, DType dtype) {
+  if (ctx.device().type == DeviceType::cuda) {
+    RankOptions options;
+    options.device = ctx.device();
+    RankContext own(options);  // its memory is not the run's
+    return measure_device_ceilings(
+               own, {.dtypes = {dtype}, .copy = {1 << 20}, .product = 4096, .seconds_each = 0.01})
+        .flops_for(dtype);
+  }
+  const CpuIsa isa = ctx.traits().isa;
+  return measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
+      .flops_for(dtype, isa)
+      .all;
 }
 
 TrainSetup describe(const TrainRequest& r, RankContext& ctx, const Llama& model, const MemoryStats& memory,
@@ -123,12 +151,8 @@ TrainSetup describe(const TrainRequest& r, RankContext& ctx, const Llama& model,
   s.tokens_per_step = r.batch * r.context * r.micro_steps;
   s.threads = ctx.pool().threads();
   s.step_flops = micro_step_flops(model.config(), r.batch, r.context).model() * r.micro_steps;
-  const CpuIsa isa = ctx.traits().isa;
-  s.isa = name_of(isa);
-  s.peak_flops =
-      measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
-          .flops_for(model.dtype() == DType::bf16 ? DType::bf16 : DType::f32, isa)
-          .all;
+  s.isa = name_of(ctx.traits().isa);
+  s.peak_flops = peak_flops(ctx, model.dtype() == DType::bf16 ? DType::bf16 : DType::f32);
   return s;
 }
 
@@ -187,7 +211,8 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   RankOptions options;
   options.threads = r.threads;
   options.seed = r.seed;
-  options.variants = choose_variants(r.preset, r.variants).ops;
+  options.device = r.device;
+  options.variants = choose_variants(r.preset, r.variants, r.device.target).ops;
   RankContext ctx(options);
   const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
   if (stop) return {};
@@ -219,7 +244,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   const StepOptions shape = step_of(r);
   const ParamLayout layout = layout_for(precision_of(r), shape);
   const MemoryStats memory = predict_memory({config, layout, shape, text.validation != nullptr}, options);
-  check_memory(memory);
+  check_memory(memory, r.device);
   Llama model(config);
   model.params().materialize(ctx, layout);
   Strategy one_rank;

@@ -28,6 +28,8 @@ struct TrainRequest {
   std::string preset = "optimized";  // or baseline
   std::string variants;              // attention=naive,qkv=split,...: on top of the preset
   LossScaling loss_scale;            // of --precision fp16
+  Device device = Device::cpu();
+  std::string graph = "auto";  // on, off; auto: where the device can capture the step
   int64_t steps = 500;
   int64_t batch = 8, context = 128;
   int micro_steps = 1;

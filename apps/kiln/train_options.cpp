@@ -40,7 +40,7 @@ ModelConfig model_of(const TrainRequest& r) {
   if (r.kv_heads > 0) c.kv_heads = r.kv_heads;
   c.tied = c.tied || r.tied;
   c.recompute = parse_recompute("--recompute", r.recompute);
-  choose_variants(r.preset, r.variants).apply_to(c);
+  choose_variants(r.preset, r.variants, r.device.target).apply_to(c);
   check_config(c);
   return c;
 }
@@ -58,6 +58,7 @@ StepOptions step_of(const TrainRequest& r) {
   s.micro_steps = r.micro_steps;
   s.max_norm = r.clip;
   s.loss_scale = r.loss_scale;
+  s.graph = r.graph != "off";
   s.adamw.decay = r.decay;
   s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
   return s;
@@ -114,6 +115,11 @@ void check_request(const TrainRequest& r) {
     throw Error(
         cat("--held-out is ", r.held_out, "; expected a part of the text from 0 up to, not including, 1"), {},
         ErrorKind::usage);
+  if (r.graph != "auto" && r.graph != "on" && r.graph != "off")
+    throw Error(cat("--graph is '", r.graph, "'; expected on, off or auto"), {}, ErrorKind::usage);
+  if (r.graph == "on" && r.device.type != DeviceType::cuda)
+    throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
+                "use --graph auto, or --device cuda", ErrorKind::unavailable);
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   (void)precision_of(r);
@@ -132,6 +138,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                                 {"recompute", r.recompute},
                                 {"preset", r.preset},
                                 {"variants", r.variants},
+                                {"graph", r.graph},
                                 {"steps", r.steps},
                                 {"batch", r.batch},
                                 {"context", r.context},
@@ -169,7 +176,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
         {"tied", m.tied},
         {"parameters", s.parameters}}},
       {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
-      {"machine", {{"device", "cpu"}, {"isa", s.isa}, {"threads", s.threads}}},
+      {"machine", {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}}},
       {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
       {"generation", generation},
       {"first_step", s.first_step}};

@@ -24,6 +24,15 @@ struct Event {
   void* handle = nullptr;  // cudaEvent_t on CUDA
 };
 
+// A place on a stream that knows when the device passed it.
+class TimingEvent {
+ public:
+  virtual ~TimingEvent() = default;
+  virtual void record(Stream stream) = 0;
+  // The host waits until the device has passed both, which were recorded by the same backend.
+  virtual double elapsed_ms(const TimingEvent& earlier) const = 0;
+};
+
 // A captured sequence of device work that can be replayed.
 class DeviceGraph {
  public:
@@ -66,6 +75,10 @@ class Backend {
   virtual void wait(Stream stream, Event event) = 0;  // later work on `stream` follows `event`
   virtual void synchronize(Event event) = 0;          // the host waits
   virtual void synchronize(Stream stream) = 0;
+  virtual std::unique_ptr<TimingEvent> make_timing_event() = 0;
+  // `stream` does nothing for about so long, so that the host can queue work ahead of it: what is timed then
+  // never waits to be launched. Nothing where calls return when their work is done.
+  virtual void hold(Stream stream, double seconds) = 0;
 
   virtual bool can_capture() const = 0;
   // Runs `work` once with its device calls recorded instead of executed.

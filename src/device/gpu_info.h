@@ -14,6 +14,7 @@ struct GpuInfo {
   int major = 0;  // compute capability
   int minor = 0;
   int sm_count = 0;
+  std::size_t l2_bytes = 0;
   std::size_t total_bytes = 0;
   std::size_t free_bytes = 0;
   int driver_version = 0;   // newest CUDA the driver can run: 13000 is 13.0

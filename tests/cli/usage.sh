@@ -75,7 +75,7 @@ expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols
 expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
 expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
-expect 2 2 '^kiln: kiln bench needs the name of a study: op$' bench
+expect 2 2 '^kiln: kiln bench needs the name of a study: op or step$' bench
 expect 2 2 '^hint: there are adamw, add' bench op
 expect 2 2 "^hint: did you mean 'rms_norm'\?$" bench op rmsnorm
 expect 2 2 "^hint: did you mean 'cols'\?$" bench op rms_norm --shape colls=4
@@ -99,6 +99,31 @@ expect 3 1 '^kiln: \[linear\] nothing could be timed: lt \(cuda\): runs on cuda,
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' \
   bench op add --shape rows=2,cols=2 --device cpu --out /dev/null/x
 [[ ! -s $work/out ]] || fail "kiln bench op: measured before it found that results cannot be stored"
+
+step=(bench step --batch 2 --ctx 8 --warmup 1 --steps 2 --device cpu --threads 1)
+stored=(--out "$work/steps")
+expect 0 0 '^nano +full +bf16 +8 +optimized +off +' "${step[@]}" --size nano "${stored[@]}"
+expect 0 0 '^\{' "${step[@]}" --size nano --json --dtype fp32 --preset both --mode forward,full --split "${stored[@]}"
+expect 0 0 '^size,mode,' "${step[@]}" --format csv --size NANO "${stored[@]}"
+expect 0 0 '^\| size \| mode ' "${step[@]}" --size nano --format md "${stored[@]}"
+[[ $(grep -c '"gate":"passed"' "$work/steps/results.jsonl") == 7 ]] || fail "kiln bench step: results.jsonl should have 7 rows"
+expect 2 2 "^hint: did you mean 'small'\?$" bench step --size smal
+expect 2 2 "^hint: the tables of 2025 and 2026 differ: say xl25 or xl26$" bench step --size small,xl
+expect 2 2 '^kiln: size xxl is ffn-only' bench step --size xxl
+expect 2 2 "^hint: did you mean 'bf16'\?$" bench step --dtype bf15
+expect 2 2 "^kiln: --mode is 'sideways'$" bench step --mode sideways
+expect 2 2 "^hint: did you mean 'baseline'\?$" bench step --preset basline
+expect 2 2 "^kiln: --graph is 'maybe'$" bench step --graph maybe
+expect 2 1 "^kiln: --ctx is '0'; expected a number from 1 to" bench step --ctx 512,0
+expect 2 1 "^kiln: --steps is '-1'; expected a number from 1 to" bench step --steps=-1
+expect 2 1 '^kiln: --format and --json are both given' bench step --format md --json
+expect 2 2 '^kiln: meta runs no kernels' bench step --device meta
+expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" "${step[@]}" --size nano --graph on
+expect 3 1 '^kiln: cuda:9999 is not available: .' bench step --device cuda:9999
+expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are available$' \
+  bench step --size 10b --batch 4096 --ctx 4096 --device cpu --out "$work/steps"
+grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"
+expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${step[@]}" --size nano --out /dev/null/x
 
 printf 'one line of text\nand another one\n' >"$work/text"
 : >"$work/empty"
@@ -133,6 +158,9 @@ expect 2 2 "^kiln: --recompute is 'every:0'; expected every:k" train --text "$wo
 expect 2 2 "^hint: did you mean 'baseline'\?$" train --text "$work/text" --preset baselin
 expect 2 2 "^hint: did you mean 'gate_up'\?$" train --text "$work/text" --variant gate_pu=split
 expect 2 1 "^kiln: --loss-scale is '0'; expected a number from 1" train --text "$work/text" --loss-scale 0
+expect 2 1 "^kiln: --graph is 'yes'; expected on, off or auto$" train --text "$work/text" --graph yes --device cpu
+expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" train --text "$work/text" --graph on --device cpu
+expect 3 1 '^kiln: cuda:9999 is not available: ' train --text "$work/text" --device cuda:9999
 expect 1 2 '/nowhere' train --text /nowhere --out "$work/runs"
 "$kiln" train --text "$work/text" --size nano --steps 5 --batch 2 --context 16 --json --out "$work/run" \
   >"$work/out" 2>"$work/err" || fail "kiln train --json: exit $?"

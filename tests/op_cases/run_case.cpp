@@ -137,8 +137,8 @@ CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DT
   }
 }
 
-void CaseSetup::begin_step() {
-  ctx_.tape().reset();
+void CaseSetup::begin_step(bool fresh_tape) {
+  if (fresh_tape) ctx_.tape().reset();
   for (Param& p : params_) {
     p.touched.clear();
     p.expected = p.arrived = 0;
@@ -160,9 +160,9 @@ SmallVector<Tensor, 2> CaseSetup::upload_gradients(const CaseOutputs& y, const s
   return grads;
 }
 
-void CaseSetup::backward(const CaseOutputs& y, SmallVector<Tensor, 2> grads) {
+void CaseSetup::backward(const CaseOutputs& y, SmallVector<Tensor, 2> grads, int floor) {
   for (int i = 1; i < grads.size(); ++i) ctx_.tape().give_grad(y.tensors[i], std::move(grads[i]));
-  ctx_.tape().backward(y.tensors[0], std::move(grads[0]));
+  ctx_.tape().backward(y.tensors[0], std::move(grads[0]), floor);
 }
 
 std::vector<double> repeat_to(std::vector<double> values, int64_t count) {

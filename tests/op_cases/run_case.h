@@ -43,11 +43,14 @@ class CaseSetup {
   CaseSetup& operator=(const CaseSetup&) = delete;
 
   std::span<const CaseArgument> arguments() const { return arguments_; }
-  void begin_step();  // forgets the tape: the next backward writes gradients instead of adding to them
+  // The next backward writes gradients instead of adding to them. It forgets the tape, unless another set-up
+  // has begun on it whose turn comes later.
+  void begin_step(bool fresh_tape = true);
   // A gradient for each output, from one list of values for all of them; on meta there are no values.
   SmallVector<Tensor, 2> upload_gradients(const CaseOutputs& y, const std::vector<double>& values);
-  // Backward from all outputs, with gradients that from here on belong to the tape.
-  void backward(const CaseOutputs& y, SmallVector<Tensor, 2> grads);
+  // Backward from all outputs, with gradients that from here on belong to the tape, until that is `floor`
+  // nodes long.
+  void backward(const CaseOutputs& y, SmallVector<Tensor, 2> grads, int floor = 0);
 
  private:
   RankContext& ctx_;

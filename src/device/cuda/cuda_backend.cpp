@@ -1,7 +1,9 @@
 #include "device/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <thread>
 
 #include "base/build_info.h"
 #include "base/error.h"
@@ -16,6 +18,28 @@ namespace {
 
 cudaStream_t raw(Stream s) { return static_cast<cudaStream_t>(s.handle); }
 cudaEvent_t raw(Event e) { return static_cast<cudaEvent_t>(e.handle); }
+
+class CudaTimingEvent final : public TimingEvent {
+ public:
+  CudaTimingEvent() { KILN_CUDA_CHECK(cudaEventCreate(event_.out())); }
+
+  void record(Stream stream) override { KILN_CUDA_CHECK(cudaEventRecord(event_.get(), raw(stream))); }
+  double elapsed_ms(const TimingEvent& earlier) const override {
+    KILN_CUDA_CHECK(cudaEventSynchronize(event_.get()));
+    float ms = 0;
+    KILN_CUDA_CHECK(
+        cudaEventElapsedTime(&ms, dynamic_cast<const CudaTimingEvent&>(earlier).event_.get(), event_.get()));
+    return static_cast<double>(ms);
+  }
+
+ private:
+  CudaEvent event_;
+};
+
+// On a thread of the driver's; it may call nothing of CUDA's.
+void CUDART_CB sleep_microseconds(void* count) {
+  std::this_thread::sleep_for(std::chrono::microseconds(reinterpret_cast<std::intptr_t>(count)));
+}
 
 class CapturedGraph final : public DeviceGraph {
  public:
@@ -156,6 +180,20 @@ void CudaBackend::synchronize(Event event) {
 
 void CudaBackend::synchronize(Stream stream) {
   check_once(cudaStreamSynchronize(raw(stream)), "cudaStreamSynchronize");
+}
+
+std::unique_ptr<TimingEvent> CudaBackend::make_timing_event() {
+  activate();
+  return std::make_unique<CudaTimingEvent>();
+}
+
+// By time and not until the host says so: the queue of a stream holds some thousand entries, and a host that
+// waits for room in it could not say so any more.
+void CudaBackend::hold(Stream stream, double seconds) {
+  activate();
+  const auto microseconds = static_cast<std::intptr_t>(1e6 * seconds);
+  void* count = reinterpret_cast<void*>(microseconds);  // NOLINT(performance-no-int-to-ptr): only carried
+  KILN_CUDA_CHECK(cudaLaunchHostFunc(raw(stream), sleep_microseconds, count));
 }
 
 // Relaxed: `work` may take memory from the device, which the stricter modes forbid.

@@ -42,6 +42,8 @@ class CudaBackend final : public Backend {
   void wait(Stream stream, Event event) override;
   void synchronize(Event event) override;
   void synchronize(Stream stream) override;
+  std::unique_ptr<TimingEvent> make_timing_event() override;
+  void hold(Stream stream, double seconds) override;
 
   bool can_capture() const override { return true; }
   std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) override;

@@ -50,6 +50,7 @@ std::vector<GpuInfo> list_gpus(std::string* why_none) {
                 .major = prop.major,
                 .minor = prop.minor,
                 .sm_count = prop.multiProcessorCount,
+                .l2_bytes = static_cast<std::size_t>(prop.l2CacheSize),
                 .total_bytes = prop.totalGlobalMem,
                 .free_bytes = 0,
                 .driver_version = driver,

@@ -1,0 +1,69 @@
+#include "kiln/bench_options.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/nearest_name.h"
+#include "kiln/one_line.h"
+
+namespace kiln::cli {
+
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> items;
+  for (;;) {
+    const auto comma = text.find(',');
+    items.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return items;
+    text = text.substr(comma + 1);
+  }
+}
+
+std::size_t index_of(std::string_view option, std::string_view seen,
+                     const std::vector<std::string_view>& names) {
+  const auto found = std::find(names.begin(), names.end(), seen);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  const std::string near = nearest_name(seen, names);
+  throw Error(fmt::format("{} is '{}'", option, seen),
+              near.empty() ? fmt::format("it takes {}", fmt::join(names, ", "))
+                           : fmt::format("did you mean '{}'?", near),
+              ErrorKind::usage);
+}
+
+int parse_threads(const std::string& text) {
+  constexpr int kMost = 1024;
+  int n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc{} || end != text.data() + text.size() || n < 0 || n > kMost) {
+    throw Error(
+        fmt::format("--threads is '{}'; expected a whole number from 1 to {}, or 0 for all", text, kMost), {},
+        ErrorKind::usage);
+  }
+  return n;
+}
+
+void check_format(const std::string& format, bool json) {
+  if (json && !format.empty())
+    throw Error("--format and --json are both given; expected one of them", {}, ErrorKind::usage);
+  if (!format.empty()) index_of("--format", format, {"table", "md", "csv"});
+}
+
+BenchProgress::BenchProgress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+BenchProgress::~BenchProgress() { (*this)(""); }
+
+void BenchProgress::operator()(const std::string& text) const {
+  if (!terminal_) return;
+  winsize window{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  const int room = known ? window.ws_col - 1 : 79;  // a line that wraps would not be written over
+  std::fprintf(stderr, "\r\x1b[K%.*s", room, one_line(text).c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,35 @@
+// What the studies of `kiln bench` read from their command lines alike.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::cli {
+
+// "a,b,c" to its items; "" is one empty item.
+std::vector<std::string> split_at_commas(std::string_view text);
+
+// One of `names`, or Error(usage) with the nearest.
+std::size_t index_of(std::string_view option, std::string_view seen,
+                     const std::vector<std::string_view>& names);
+
+int parse_threads(const std::string& text);
+
+// --json and --format exclude each other, and --format is table, md or csv; empty where it was not given.
+void check_format(const std::string& format, bool json);
+
+// One line of stderr that is written over, where there is a terminal to see it.
+class BenchProgress {
+ public:
+  void operator()(const std::string& text) const;
+  BenchProgress();
+  ~BenchProgress();
+  BenchProgress(const BenchProgress&) = delete;
+  BenchProgress& operator=(const BenchProgress&) = delete;
+
+ private:
+  bool terminal_;
+};
+
+}  // namespace kiln::cli

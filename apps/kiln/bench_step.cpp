@@ -1,0 +1,287 @@
+#include "kiln/bench_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/cpu/host_limits.h"
+#include "device/gpu_info.h"
+#include "kiln/bench_check.h"
+#include "kiln/bench_place.h"
+#include "train/presets.h"
+
+namespace kiln::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSplitSteps = 5;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// An error of the allocator is a row; every other is a failure.
+class OutOfMemory final : public AllocObserver {
+ public:
+  void on_alloc_event(const AllocEvent& e) override {
+    happened = happened || e.kind == AllocEvent::Kind::out_of_memory;
+  }
+  bool happened = false;
+};
+
+RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
+  RankOptions o = options_for(request.device, request.threads, request.seed);
+  o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
+  return o;
+}
+
+// What the device could give to one process.
+std::size_t room_on(const Device& device) {
+  if (device.type == DeviceType::cuda) {
+    for (const GpuInfo& gpu : list_gpus()) {
+      if (gpu.index == device.index) return gpu.free_bytes;
+    }
+    return SIZE_MAX;
+  }
+  const HostLimits host = read_host_limits();
+  const std::uint64_t room =
+      std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
+  return room == 0 ? SIZE_MAX : room;
+}
+
+void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
+  row.status = StepRow::Status::no_memory;
+  row.reason = std::move(why);
+  row.largest_batch = largest_batch(row.spec, rank, row.room);
+}
+
+void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
+                Clock::time_point begun) {
+  RankContext ctx(rank);
+  ctx.allocator().add_observer(&full);
+  StepRun step(ctx, row.spec);
+  StreamMarks marks(ctx);
+  const int all = request.warmups + request.steps;
+  Clock::time_point from = Clock::now();
+  for (int i = 0; i < all; ++i) {
+    marks.mark();
+    step.run();
+    if (i == 0) {
+      row.first_loss = step.finish();
+      row.first = row.first_eager = seconds_since(begun);
+    } else if (i == 1 && row.spec.step.graph) {  // captured, and run as a graph for the first time
+      step.finish();
+      row.first = seconds_since(begun);
+    }
+    if (i + 1 == request.warmups) from = Clock::now();
+  }
+  marks.mark();
+  row.wall = seconds_since(from) / request.steps;
+  row.last_loss = step.finish();
+  std::vector<double> samples;
+  for (int i = 0; i < all; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double seconds = marks.ms_between(at, at + 1) / 1e3;
+    if (i == 0) row.timing.first = seconds;
+    if (i >= request.warmups) samples.push_back(seconds);
+  }
+  const double first = row.timing.first;
+  row.timing = summarize(std::move(samples));
+  row.timing.warmups = request.warmups;
+  row.timing.first = first;
+  row.captured = step.captured();
+  row.measured = ctx.allocator().stats();
+}
+
+StepSplit split_step(const RankOptions& rank, const StepSpec& spec, OutOfMemory& full) {
+  RankContext ctx(rank);
+  ctx.allocator().add_observer(&full);
+  StepSpec eager = spec;
+  eager.step.graph = false;
+  StepRun step(ctx, eager);
+  step.run();
+  step.finish();
+  OpTimes times(ctx);
+  std::vector<std::vector<TimedOp>> steps;
+  double host = 0;  // seconds of queueing; the first step makes the marks and counts for nothing else
+  for (int i = 0; i <= kSplitSteps; ++i) {
+    times.clear();
+    if (i > 0) ctx.backend().hold(ctx.compute(), std::min(0.5, 1.5 * host));
+    const Clock::time_point begin = Clock::now();
+    step.run();
+    host = seconds_since(begin);
+    step.finish();
+    if (i > 0) steps.push_back(times.take());
+  }
+  return {median_ops(steps, ctx.device().type == DeviceType::cuda ? empty_span_ms(ctx) : 0)};
+}
+
+void run_row(const BenchStepRequest& request, StepRow& row, Clock::time_point begun) {
+  OutOfMemory full;
+  const RankOptions rank = rank_for(request, row);
+  try {
+    StepPlan plan = plan_step(row.spec, rank);
+    row.predicted = plan.memory;
+    row.planned = std::move(plan.ops);
+    for (const TimedOp& op : row.planned) {
+      const std::pair<std::string, std::string> entry(op.op, op.variant);
+      if (std::find(row.ops.begin(), row.ops.end(), entry) == row.ops.end()) row.ops.push_back(entry);
+    }
+    row.room = room_on(request.device);
+    if (row.predicted.peak_total > row.room)
+      return no_memory(row, rank,
+                       cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
+                           " are available"));
+    time_steps(request, rank, full, row, begun);
+    if (request.split) row.split = split_step(rank, row.spec, full);
+  } catch (const Error& error) {
+    if (full.happened) return no_memory(row, rank, error.what());
+    row.status = StepRow::Status::failed;
+    row.reason = error.what();
+  } catch (const std::bad_alloc&) {
+    no_memory(row, rank, "out of memory on the host");
+  }
+}
+
+StepRow make_row(const BenchStepRequest& r, const ModelSize& size, int64_t context, Precision precision,
+                 const std::string& preset, StepMode mode) {
+  StepRow row;
+  row.size = size;
+  row.preset = preset;
+  row.variants = r.variants;
+  row.spec.model = config_of(size);
+  row.spec.model.recompute = r.recompute;
+  choose_variants(preset, r.variants, r.device.target).apply_to(row.spec.model);
+  row.spec.precision = precision;
+  row.spec.mode = mode;
+  StepOptions& step = row.spec.step;
+  step.batch = r.batch;
+  step.context = context;
+  step.micro_steps = r.micro_steps;
+  step.max_norm = r.clip;
+  const bool can = r.device.type == DeviceType::cuda;
+  step.graph =
+      r.graph == GraphChoice::on || (r.graph == GraphChoice::automatic && can && preset != "baseline");
+  const double share = mode == StepMode::forward ? 1.0 / 3 : 1;  // backward is twice forward
+  row.flops = share * train_flops_per_token(size, context) * static_cast<double>(row.tokens());
+  return row;
+}
+
+std::vector<StepRow> all_rows(const BenchStepRequest& r) {
+  std::vector<StepRow> rows;
+  for (const ModelSize& size : r.sizes) {
+    for (int64_t context : r.contexts) {
+      for (Precision precision : r.precisions) {
+        for (const std::string& preset : r.presets) {
+          for (StepMode mode : r.modes) rows.push_back(make_row(r, size, context, precision, preset, mode));
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+double StepSplit::sum_ms() const {
+  double sum = 0;
+  for (const TimedOp& op : ops) sum += op.ms;
+  return sum;
+}
+
+double StepRow::floor_ms() const {
+  double sum = 0;
+  for (const TimedOp& op : planned) sum += op.floor_ms(best);
+  return sum;
+}
+
+std::string StepRow::variant_set() const {
+  auto shape = [](bool fused) { return fused ? "fused" : "split"; };
+  return fmt::format("{}{}{},dtype={},graph={},recompute={},micro_steps={},clip={},qkv={},gate_up={}", preset,
+                     variants.empty() ? "" : ",", variants, name_of(spec.precision),
+                     spec.step.graph ? "on" : "off", name_of(spec.model.recompute), spec.step.micro_steps,
+                     spec.step.max_norm > 0 ? fmt::format("{:g}", spec.step.max_norm) : "off",
+                     shape(spec.model.fused_qkv), shape(spec.model.fused_gate_up));
+}
+
+bool BenchStepReport::any_timed() const {
+  return std::any_of(rows.begin(), rows.end(), [](const StepRow& r) { return r.timed(); });
+}
+
+const StepRow* BenchStepReport::first_not_timed() const {
+  const auto found = std::find_if(rows.begin(), rows.end(), [](const StepRow& r) { return !r.timed(); });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+StepPlan plan_step(const StepSpec& spec, const RankOptions& rank) {
+  RankOptions options = rank;
+  options.device = Device::meta(rank.device.target);
+  options.backend = {};
+  RankContext ctx(options);
+  StepPlan plan;
+  StepRun step(ctx, spec);
+  step.run();
+  {
+    const OpTimes ops(ctx);
+    step.run();  // the second finds what the first left behind
+    step.finish();
+    plan.ops = ops.take();
+  }
+  for (TimedOp& op : plan.ops) op.ms = 0;
+  plan.memory = ctx.allocator().stats();
+  return plan;
+}
+
+int64_t largest_batch(const StepSpec& spec, const RankOptions& rank, std::size_t room) {
+  int64_t fits = 0, too_much = spec.step.batch;
+  while (too_much - fits > 1) {
+    StepSpec smaller = spec;
+    smaller.step.batch = (fits + too_much) / 2;
+    (plan_step(smaller, rank).memory.peak_total <= room ? fits : too_much) = smaller.step.batch;
+  }
+  return fits;
+}
+
+void check_bench_step(const BenchStepRequest& r) {
+  if (r.device.is_meta())
+    throw Error("meta runs no kernels, so there is nothing to time", "use --device cpu or cuda",
+                ErrorKind::usage);
+  if (r.graph == GraphChoice::on && r.device.type != DeviceType::cuda)
+    throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
+                "use --graph auto, or --device cuda", ErrorKind::unavailable);
+  for (const StepRow& row : all_rows(r)) check_config(row.spec.model);
+}
+
+BenchStepReport bench_step(const BenchStepRequest& r,
+                           const std::function<void(const std::string&)>& progress) {
+  BenchStepReport report;
+  report.rows = all_rows(r);
+  Clock::time_point begun = r.begun;
+  for (StepRow& row : report.rows) {
+    progress(cat(row.size.name, " ", row.variant_set()));
+    run_row(r, row, begun);
+    begun = Clock::now();
+  }
+  progress("measuring ceilings");
+  std::vector<DType> dtypes;
+  for (const StepRow& row : report.rows) {
+    const DType dtype = policy_of(row.spec.precision).compute;
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+  }
+  const MeasuredPlace place = measure_place(r.device, r.threads, dtypes);
+  report.device = r.device.str();
+  report.device_name = place.name;
+  report.isa = place.isa;
+  report.threads = place.threads;
+  report.copy = place.ceilings.copy;
+  for (DType t : dtypes)
+    report.flops.push_back(
+        {cat(name_of(t), " ", place.ceilings.flops.at(t).name), place.ceilings.flops.at(t).per_second});
+  for (StepRow& row : report.rows)
+    row.best = {place.ceilings.flops.at(policy_of(row.spec.precision).compute).per_second, report.copy};
+  progress("");
+  return report;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,346 @@
+#include "kiln/bench_step_pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/build_info.h"
+#include "report/result_log.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+double ms(double seconds) { return 1e3 * seconds; }
+
+// Three or four digits that mean something, without exponents.
+std::string digits(double x) {
+  return x >= 100 ? fmt::format("{:.0f}", x) : x >= 10 ? fmt::format("{:.1f}", x) : fmt::format("{:.3g}", x);
+}
+
+std::string mib(std::size_t bytes) { return fmt::format("{:.0f}", static_cast<double>(bytes) / 0x1p20); }
+
+std::string place(const BenchStepReport& r) {
+  std::string text = r.device == "cpu" ? fmt::format("cpu ({}), {} thread{}, {}", r.device_name, r.threads,
+                                                     r.threads == 1 ? "" : "s", r.isa)
+                                       : fmt::format("{} ({})", r.device, r.device_name);
+  text += fmt::format("; ceilings measured here: copy {} GB/s read+write", digits(r.copy / 1e9));
+  for (const NamedRate& f : r.flops)
+    text += fmt::format(", {} {} TFLOP/s", f.name, digits(f.per_second / 1e12));
+  return text;
+}
+
+std::string_view status_name(const StepRow& r) {
+  return r.timed() ? "passed" : r.status == StepRow::Status::no_memory ? "no memory" : "failed";
+}
+
+std::string needed(const MemoryStats& memory) {
+  std::string tags;
+  for (int t = 0; t < kTagCount; ++t) {
+    const Tag tag = static_cast<Tag>(t);
+    if (memory.peak[tag] != 0)
+      tags += fmt::format("{}{} {}", tags.empty() ? "" : ", ", name_of(tag), human({memory.peak[tag]}));
+  }
+  return tags;
+}
+
+std::string why_not(const StepRow& r) {
+  if (r.status != StepRow::Status::no_memory) return r.reason;
+  return fmt::format("no memory: {}; needed: {} ({} at once); largest batch that fits: {}", r.reason,
+                     needed(r.predicted), human({r.predicted.peak_total}), r.largest_batch);
+}
+
+const std::vector<std::string> kHeader = {
+    "size", "mode",     "dtype",   "ctx",     "preset",   "graph",    "ms p50",    "mean",
+    "std",  "tokens/s", "TFLOP/s", "of gemm", "floor ms", "peak MiB", "predicted", "first step s"};
+constexpr std::size_t kLeft = 6;  // columns of words
+
+std::string title(const StepRow& r) {
+  return r.variants.empty() ? r.preset : fmt::format("{},{}", r.preset, r.variants);
+}
+
+std::vector<std::string> head_cells(const StepRow& r) {
+  return {std::string(r.size.name),
+          std::string(name_of(r.spec.mode)),
+          std::string(name_of(r.spec.precision)),
+          fmt::format("{}", r.spec.step.context),
+          title(r),
+          r.captured ? "captured" : "off"};
+}
+
+std::vector<std::string> cells(const StepRow& r) {
+  std::vector<std::string> line = head_cells(r);
+  for (std::string& cell : std::vector<std::string>{
+           fmt::format("{:.4g}", ms(r.timing.p50)), fmt::format("{:.4g}", ms(r.timing.mean)),
+           digits(ms(r.timing.std)), digits(r.tokens_per_second()), digits(r.flops_per_second() / 1e12),
+           fmt::format("{:.0f} %", 100 * r.flops_per_second() / r.best.flops), digits(r.floor_ms()),
+           mib(r.measured.peak_total), mib(r.predicted.peak_total), fmt::format("{:.2f}", r.first)})
+    line.push_back(std::move(cell));
+  return line;
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& table, std::size_t left) {
+  std::vector<std::size_t> width(table.front().size());
+  for (const auto& line : table) {
+    for (std::size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
+  }
+  std::string text;
+  for (const auto& line : table) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (i > 0) row += "  ";
+      row += i < left ? fmt::format("{:<{}}", line[i], width[i]) : fmt::format("{:>{}}", line[i], width[i]);
+    }
+    row.resize(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  }
+  return text;
+}
+
+// --- where the milliseconds go
+
+double gaps_ms(const StepRow& r) { return ms(r.timing.p50) - r.split->sum_ms(); }
+
+std::vector<std::vector<std::string>> split_table(const StepRow& r) {
+  std::vector<std::vector<std::string>> table = {
+      {"part", "calls", "ms", "of step", "floor ms", "of floor", "GB/s", "TFLOP/s"}};
+  const double step = ms(r.timing.p50);
+  auto share = [&](double part) { return fmt::format("{:.1f} %", 100 * part / step); };
+  for (const ClassTime& c : by_class(r.split->ops, r.best)) {
+    table.push_back({std::string(name_of(c.what)), fmt::format("{}", c.calls), fmt::format("{:.3f}", c.ms),
+                     share(c.ms), fmt::format("{:.3f}", c.floor_ms),
+                     c.ms > 0 ? fmt::format("{:.0f} %", 100 * c.floor_ms / c.ms) : "-",
+                     c.ms > 0 ? digits(c.cost.bytes / c.ms / 1e6) : "-",
+                     c.ms > 0 ? digits(c.cost.flops / c.ms / 1e9) : "-"});
+  }
+  table.push_back({"gaps", "", fmt::format("{:.3f}", gaps_ms(r)), share(gaps_ms(r)), "", "", "", ""});
+  table.push_back({"step", "", fmt::format("{:.3f}", step), "", fmt::format("{:.3f}", r.floor_ms()),
+                   fmt::format("{:.0f} %", 100 * r.floor_ms() / step), "", ""});
+  return table;
+}
+
+ordered_json split_json(const StepRow& r) {
+  ordered_json classes = ordered_json::object(), ops = ordered_json::array();
+  for (const ClassTime& c : by_class(r.split->ops, r.best)) {
+    classes[std::string(name_of(c.what))] = {{"calls", c.calls},
+                                             {"ms", c.ms},
+                                             {"floor_ms", c.floor_ms},
+                                             {"flops", c.cost.flops},
+                                             {"bytes", c.cost.bytes}};
+  }
+  for (const OpTotal& t : by_op(r.split->ops, r.best)) {
+    ops.push_back({{"op", t.op.op},
+                   {"variant", t.op.variant},
+                   {"pass", t.op.pass == Pass::forward ? "forward" : "backward"},
+                   {"recomputed", t.op.recomputed},
+                   {"class", name_of(class_of(t.op.op))},
+                   {"calls", t.calls},
+                   {"ms", t.op.ms},
+                   {"floor_ms", t.floor_ms},
+                   {"flops", t.op.cost.flops},
+                   {"bytes", t.op.cost.bytes}});
+  }
+  return {{"classes", classes},
+          {"sum_ms", r.split->sum_ms()},
+          {"gaps_ms", gaps_ms(r)},
+          {"step_ms", ms(r.timing.p50)},
+          {"ops", ops}};
+}
+
+// --- rows as JSON
+
+ordered_json tags_json(const MemoryStats& m) {
+  ordered_json tags = ordered_json::object();
+  for (int t = 0; t < kTagCount; ++t) {
+    const Tag tag = static_cast<Tag>(t);
+    if (m.peak[tag] != 0) tags[std::string(name_of(tag))] = m.peak[tag];
+  }
+  return tags;
+}
+
+ordered_json row_json(const BenchStepReport& report, const StepRow& r) {
+  const StepOptions& step = r.spec.step;
+  ordered_json ops = ordered_json::object();
+  for (const auto& [op, variant] : r.ops) ops[op] = variant;
+  ordered_json row = {{"size", r.size.name},
+                      {"mode", name_of(r.spec.mode)},
+                      {"device", report.device},
+                      {"dtype", name_of(r.spec.precision)},
+                      {"batch", step.batch},
+                      {"ctx", step.context},
+                      {"vocab", r.spec.model.vocab},
+                      {"micro_steps", step.micro_steps},
+                      {"clip", step.max_norm},
+                      {"recompute", name_of(r.spec.model.recompute)},
+                      {"preset", r.preset},
+                      {"variants", r.variants},
+                      {"variant_set", r.variant_set()},
+                      {"ops", ops},
+                      {"ranks", 1},
+                      {"gate", status_name(r)},
+                      {"predicted_peak_bytes", r.predicted.peak_total},
+                      {"predicted_peak_by_tag", tags_json(r.predicted)}};
+  if (!r.timed()) {
+    row["reason"] = r.reason;
+    if (r.status == StepRow::Status::no_memory) {
+      row["available_bytes"] = r.room;
+      row["largest_batch"] = r.largest_batch;
+    }
+    return row;
+  }
+  const Timing& t = r.timing;
+  row.update({{"graph", r.captured ? "captured" : "off"},
+              {"warmups", t.warmups},
+              {"samples", t.samples.size()},
+              {"mean_ms", ms(t.mean)},
+              {"p50_ms", ms(t.p50)},
+              {"std_ms", ms(t.std)},
+              {"p20_ms", ms(t.p20)},
+              {"p80_ms", ms(t.p80)},
+              {"p95_ms", ms(t.p95)},
+              {"min_ms", ms(t.min)},
+              {"wall_ms", ms(r.wall)},
+              {"variation", r.variation()},
+              {"verdict", r.stable() ? "stable" : "noisy"},
+              {"noise", t.noise()},
+              {"tokens_per_step", r.tokens()},
+              {"tokens_per_s", r.tokens_per_second()},
+              {"flops", r.flops},
+              {"tflops", r.flops_per_second() / 1e12},
+              {"of_gemm", r.flops_per_second() / r.best.flops},
+              {"floor_ms", r.floor_ms()},
+              {"peak_bytes", r.measured.peak_total},
+              {"peak_by_tag", tags_json(r.measured)},
+              {"reserved_bytes", r.measured.peak_reserved},
+              {"first_step_ms", ms(r.first)},
+              {"first_eager_step_ms", ms(r.first_eager)},
+              {"first_loss", r.first_loss},
+              {"last_loss", r.last_loss}});
+  if (r.split) row["split"] = split_json(r);
+  return row;
+}
+
+ordered_json host_json(const BenchStepReport& r) {
+  return {{"device_name", r.device_name}, {"isa", r.isa}, {"threads", r.threads}};
+}
+
+std::string dump(const ordered_json& page, int indent) {
+  return page.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string step_text(const BenchStepReport& report) {
+  std::string text = place(report) + "\n\n";
+  std::vector<std::vector<std::string>> table = {kHeader};
+  std::string remarks;
+  for (const StepRow& r : report.rows) {
+    const std::string name =
+        fmt::format("{} {} {} {}", r.size.name, name_of(r.spec.mode), name_of(r.spec.precision), title(r));
+    if (!r.timed()) {
+      remarks += fmt::format("{}: {}\n", name, why_not(r));
+      continue;
+    }
+    table.push_back(cells(r));
+    if (!r.stable())
+      remarks += fmt::format("{}: noisy, std is {:.0f} % of the mean\n", name, 100 * r.variation());
+    if (r.measured.peak_total != r.predicted.peak_total)
+      remarks += fmt::format(
+          "{}: measured peak differs from the predicted one by {} bytes\n", name,
+          static_cast<int64_t>(r.measured.peak_total) - static_cast<int64_t>(r.predicted.peak_total));
+  }
+  if (table.size() > 1) text += aligned(table, kLeft);
+  text += remarks;
+  for (const StepRow& r : report.rows) {
+    if (!r.timed() || !r.split) continue;
+    text += fmt::format("\n{} {} {}: where the milliseconds go\n", r.size.name, name_of(r.spec.precision),
+                        title(r));
+    text += aligned(split_table(r), 1);
+  }
+  return text;
+}
+
+std::string step_markdown(const BenchStepReport& report) {
+  std::string text = fmt::format("{}.\n\n", place(report));
+  auto rows = [&](const std::vector<std::vector<std::string>>& table, std::size_t left) {
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      text += fmt::format("| {} |\n", fmt::join(table[i], " | "));
+      if (i > 0) continue;
+      text += "|";
+      for (std::size_t c = 0; c < table[i].size(); ++c) text += c < left ? "---|" : "---:|";
+      text += "\n";
+    }
+  };
+  std::vector<std::vector<std::string>> table = {kHeader};
+  for (const StepRow& r : report.rows) {
+    if (r.timed()) table.push_back(cells(r));
+  }
+  rows(table, kLeft);
+  for (const StepRow& r : report.rows) {
+    if (!r.timed()) text += fmt::format("\n{} {}: {}.\n", r.size.name, r.variant_set(), why_not(r));
+  }
+  for (const StepRow& r : report.rows) {
+    if (!r.timed() || !r.split) continue;
+    text += fmt::format("\n{}, {}:\n\n", r.size.name, r.variant_set());
+    rows(split_table(r), 1);
+  }
+  return text;
+}
+
+std::string step_csv(const BenchStepReport& report) {
+  std::string text =
+      "size,mode,device,dtype,batch,ctx,vocab,variant_set,gate,graph,samples,mean_ms,p50_ms,std_ms,p95_ms,"
+      "min_ms,tokens_per_s,tflops,floor_ms,peak_bytes,predicted_peak_bytes,first_step_ms\n";
+  for (const StepRow& r : report.rows) {
+    text += fmt::format("{},{},{},{},{},{},{},\"{}\",{},", r.size.name, name_of(r.spec.mode), report.device,
+                        name_of(r.spec.precision), r.spec.step.batch, r.spec.step.context, r.spec.model.vocab,
+                        r.variant_set(), status_name(r));
+    if (!r.timed()) {
+      text += fmt::format(",,,,,,,,,,,{},\n", r.predicted.peak_total);
+      continue;
+    }
+    const Timing& t = r.timing;
+    text += fmt::format("{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.5g},{:.5g},{},{},{:.6g}\n",
+                        r.captured ? "captured" : "off", t.samples.size(), ms(t.mean), ms(t.p50), ms(t.std),
+                        ms(t.p95), ms(t.min), r.tokens_per_second(), r.flops_per_second() / 1e12,
+                        r.floor_ms(), r.measured.peak_total, r.predicted.peak_total, ms(r.first));
+  }
+  return text;
+}
+
+std::string step_json(const BenchStepReport& report) {
+  ordered_json rows = ordered_json::array(), others = ordered_json::array(), flops = ordered_json::object();
+  for (const StepRow& r : report.rows) (r.timed() ? rows : others).push_back(row_json(report, r));
+  for (const NamedRate& f : report.flops) flops[f.name] = f.per_second / 1e9;
+  return dump({{"command", "bench step"},
+               {"device", report.device},
+               {"host", host_json(report)},
+               {"build_id", build_info().build_id},
+               {"ceilings", {{"copy_gb_per_s", report.copy / 1e9}, {"gflop_per_s", flops}}},
+               {"rows", rows},
+               {"not_timed", others}},
+              2) +
+         "\n";
+}
+
+std::vector<std::string> step_result_lines(const BenchStepReport& report) {
+  std::vector<std::string> lines;
+  for (const StepRow& r : report.rows) {
+    if (r.status == StepRow::Status::failed) continue;
+    ordered_json line = {{"command", "bench step"}};
+    line.update(row_json(report, r));
+    ordered_json samples = ordered_json::array();
+    for (double s : r.timing.samples) samples.push_back(std::round(ms(s) * 1e6) / 1e6);
+    line["raw_samples"] = samples;
+    line["build_id"] = build_info().build_id;
+    line["host"] = host_json(report);
+    line["time"] = utc_now();
+    lines.push_back(dump(line, -1));
+  }
+  return lines;
+}
+
+}  // namespace kiln::cli

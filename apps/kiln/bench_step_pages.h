@@ -1,0 +1,19 @@
+// The forms in which `kiln bench step` shows and stores a report.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kiln/bench_step.h"
+
+namespace kiln::cli {
+
+std::string step_text(const BenchStepReport& report);
+std::string step_markdown(const BenchStepReport& report);
+std::string step_csv(const BenchStepReport& report);
+std::string step_json(const BenchStepReport& report);
+
+// Lines for results.jsonl: rows that were timed, and rows that found no memory.
+std::vector<std::string> step_result_lines(const BenchStepReport& report);
+
+}  // namespace kiln::cli

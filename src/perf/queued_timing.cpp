@@ -1,0 +1,98 @@
+#include "perf/queued_timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostInAGroup = 16;  // of samples queued at once: some ten entries each, of about 1000
+constexpr double kGroupSeconds = 0.02;
+constexpr double kLongestHold = 0.1;  // seconds; a host this slow is no longer the small kernel's problem
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
+std::size_t StreamMarks::mark() {
+  if (used_ == events_.size()) events_.push_back(ctx_.backend().make_timing_event());
+  events_[used_]->record(ctx_.compute());
+  return used_++;
+}
+
+double StreamMarks::ms_between(std::size_t from, std::size_t to) const {
+  return events_[to]->elapsed_ms(*events_[from]);
+}
+
+double empty_span_ms(RankContext& ctx) {
+  constexpr std::size_t kMarks = 65;
+  StreamMarks marks(ctx);
+  for (int pass = 0; pass < 2; ++pass) {  // the first makes the marks
+    ctx.synchronize();
+    marks.clear();
+    ctx.backend().hold(ctx.compute(), 2e-3);
+    for (std::size_t i = 0; i < kMarks; ++i) marks.mark();
+  }
+  std::vector<double> spans;
+  for (std::size_t i = 1; i < kMarks; ++i) spans.push_back(marks.ms_between(i - 1, i));
+  return summarize(std::move(spans)).p50;
+}
+
+Timing time_queued(RankContext& ctx, const TimedRound& round, const TimingOptions& o) {
+  const Clock::time_point begin = Clock::now();
+  StreamMarks marks(ctx);
+  const TimedCall timed = [&](const std::function<void()>& call) {
+    marks.mark();
+    call();
+    marks.mark();
+  };
+  std::vector<double> group;
+  double device_seconds = 0, host_seconds = 0;  // of one round, in the last group
+  auto run_rounds = [&](int rounds, double hold) {
+    marks.clear();
+    ctx.synchronize();
+    if (hold > 0) ctx.backend().hold(ctx.compute(), hold);
+    const Clock::time_point queued = Clock::now();
+    for (int i = 0; i < rounds; ++i) round(timed);
+    host_seconds = seconds_since(queued) / rounds;
+    group.clear();
+    for (std::size_t i = 0; i + 1 < marks.size(); i += 2) group.push_back(marks.ms_between(i, i + 1) / 1e3);
+    if (group.empty()) throw Error("a round of work timed nothing");
+    device_seconds = std::accumulate(group.begin(), group.end(), 0.0) / rounds;
+  };
+
+  run_rounds(1, 0);
+  const double first = group.front();
+  int warmups = 1;
+  std::vector<double> samples;
+  double sampled = 0;
+  if (seconds_since(begin) > o.max_seconds) {  // too slow to do again
+    samples = group;
+    warmups = 0;
+  } else {
+    for (; warmups < o.warmups && seconds_since(begin) < o.max_seconds / 4; ++warmups) run_rounds(1, 0);
+    while (static_cast<int>(samples.size()) < o.max_samples) {
+      const bool enough = static_cast<int>(samples.size()) >= o.min_samples && sampled >= o.min_seconds;
+      if (enough || (!samples.empty() && seconds_since(begin) >= o.max_seconds)) break;
+      const int most = std::max(1, kMostInAGroup / static_cast<int>(group.size()));
+      const int rounds =
+          std::clamp(static_cast<int>(kGroupSeconds / std::max(1e-6, device_seconds)), 1, most);
+      run_rounds(rounds, std::min(kLongestHold, 1.5 * host_seconds * rounds + 2e-4));
+      samples.insert(samples.end(), group.begin(), group.end());
+      sampled += device_seconds * rounds;
+    }
+  }
+  Timing t = summarize(std::move(samples));
+  t.warmups = warmups;
+  t.first = first;
+  return t;
+}
+
+}  // namespace kiln

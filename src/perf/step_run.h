@@ -1,0 +1,59 @@
+// A model and its step on random tokens, ready to be run again and again: what `kiln bench step` times on the
+// device and, on meta, asks for peaks and costs beforehand. The whole step is TrainStep itself; parts of it
+// are run as TrainStep runs them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "autograd/precision.h"
+#include "train/step.h"
+
+namespace kiln {
+
+enum class StepMode {
+  forward,           // the loss, with no gradient wanted
+  forward_backward,  // the loss and all gradients
+  full,              // and the update
+};
+
+std::string_view name_of(StepMode m);  // forward, forward-backward, full
+
+struct StepSpec {
+  ModelConfig model;
+  Precision precision = Precision::fp32;
+  StepOptions step;
+  StepMode mode = StepMode::full;
+};
+
+class StepRun {
+ public:
+  StepRun(RankContext& ctx, const StepSpec& spec);  // draws weights and tokens, by the rank's seed
+  ~StepRun();
+  StepRun(const StepRun&) = delete;
+  StepRun& operator=(const StepRun&) = delete;
+
+  void run();       // queues one
+  double finish();  // waits for the last; its loss. Throws where that is not finite
+  bool captured() const;
+
+ private:
+  void run_part();
+  void micro_step();
+
+  RankContext& ctx_;
+  StepSpec spec_;
+  Llama model_;
+  Strategy one_rank_;
+  std::vector<std::vector<int32_t>> tokens_;  // a few batches that take turns, each shifted into its targets
+  int64_t count_ = 0;
+  std::optional<TrainStep> whole_;
+  // Of a part:
+  Tensor ids_, targets_, loss_, loss_grad_;
+  std::optional<PrivatePool> pool_;
+  std::optional<CapturedRegion> first_, next_;  // the first micro-step writes gradients, later ones add
+};
+
+}  // namespace kiln

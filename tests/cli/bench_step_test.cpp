@@ -1,0 +1,240 @@
+#include "kiln/bench_step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "kiln/bench_step_pages.h"
+#include "train/memory_prediction.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::json;
+
+ModelSize little(int64_t vocab = 61) {
+  ModelSize s = find_model_size("nano");
+  s.vocab = vocab;
+  return s;
+}
+
+BenchStepRequest little_request() {
+  BenchStepRequest r;
+  r.sizes = {little()};
+  r.contexts = {11};
+  r.precisions = {Precision::fp32};
+  r.presets = {"optimized"};
+  r.modes = {StepMode::full};
+  r.batch = 2;
+  r.warmups = 1;
+  r.steps = 3;
+  r.device = Device::cpu();
+  r.threads = 1;
+  r.begun = std::chrono::steady_clock::now();
+  return r;
+}
+
+BenchStepReport run(const BenchStepRequest& r) {
+  check_bench_step(r);
+  return bench_step(r, [](const std::string&) {});
+}
+
+TEST(BenchStep, FiguresFollowFromEachOther) {
+  BenchStepRequest r = little_request();
+  r.split = true;
+  const BenchStepReport report = run(r);
+  ASSERT_TRUE(report.any_timed());
+  EXPECT_EQ(report.first_not_timed(), nullptr);
+  const json page = json::parse(step_json(report));
+  const json& row = page.at("rows").at(0);
+  EXPECT_EQ(row.at("size"), "nano");
+  EXPECT_EQ(row.at("gate"), "passed");
+  EXPECT_EQ(row.at("graph"), "off");
+  EXPECT_EQ(row.at("samples"), 3);
+  EXPECT_EQ(row.at("warmups"), 1);
+  EXPECT_EQ(row.at("vocab"), 61);
+  const double p50 = row.at("p50_ms");
+  EXPECT_GT(p50, 0);
+  EXPECT_NEAR(row.at("tokens_per_s").get<double>() * p50 / 1e3, 2 * 11, 1e-6);
+  // 6 x weights that are multiplied + 6 x layers x d_model x context, a token.
+  const double weights = 2 * (4 * 64 * 64 + 3 * 64 * 192 + 2 * 64) + 64 + 61 * 64;
+  EXPECT_NEAR(row.at("tflops").get<double>() * p50 * 1e9, (6 * weights + 6.0 * 2 * 64 * 11) * 22, 1);
+  EXPECT_GE(row.at("first_step_ms"), row.at("first_eager_step_ms"));
+  EXPECT_GT(row.at("first_eager_step_ms").get<double>(), 0);
+  EXPECT_GT(row.at("floor_ms").get<double>(), 0);
+  EXPECT_NEAR(row.at("first_loss").get<double>(), std::log(61), 1.5);
+  EXPECT_LT(row.at("last_loss").get<double>(), row.at("first_loss").get<double>() + 0.5);
+
+  const json& split = row.at("split");
+  double classes = 0, ops = 0;
+  for (const auto& [name, c] : split.at("classes").items()) {
+    classes += c.at("ms").get<double>();
+    EXPECT_GT(c.at("calls"), 0) << name;
+    EXPECT_GE(c.at("floor_ms"), 0) << name;
+  }
+  for (const json& op : split.at("ops")) ops += op.at("ms").get<double>();
+  EXPECT_NEAR(classes, split.at("sum_ms").get<double>(), 1e-9);
+  EXPECT_NEAR(ops, classes, 1e-9);
+  EXPECT_NEAR(split.at("gaps_ms").get<double>(), p50 - classes, 1e-9);
+  for (const char* part : {"gemm", "attention", "pointwise", "adamw", "scalars"})
+    EXPECT_TRUE(split.at("classes").contains(part)) << part;
+  EXPECT_NE(step_text(report).find("where the milliseconds go"), std::string::npos);
+
+  const json line = json::parse(step_result_lines(report).at(0));
+  for (const char* key : {"command",
+                          "size",
+                          "variant_set",
+                          "device",
+                          "dtype",
+                          "mean_ms",
+                          "p50_ms",
+                          "std_ms",
+                          "tokens_per_s",
+                          "tflops",
+                          "peak_bytes",
+                          "peak_by_tag",
+                          "predicted_peak_bytes",
+                          "floor_ms",
+                          "first_step_ms",
+                          "raw_samples",
+                          "build_id",
+                          "host",
+                          "time",
+                          "gate",
+                          "ops"})
+    EXPECT_TRUE(line.contains(key)) << key;
+  EXPECT_EQ(line.at("raw_samples").size(), 3U);
+}
+
+TEST(BenchStep, ThePeakIsTheOneMetaPredicted) {
+  BenchStepRequest r = little_request();
+  r.modes = {StepMode::forward, StepMode::forward_backward, StepMode::full};
+  r.precisions = {Precision::fp32, Precision::bf16};
+  r.micro_steps = 2;
+  const BenchStepReport report = run(r);
+  ASSERT_EQ(report.rows.size(), 6U);
+  for (const StepRow& row : report.rows) {
+    ASSERT_TRUE(row.timed()) << row.reason;
+    EXPECT_EQ(row.measured.peak_total, row.predicted.peak_total) << row.variant_set();
+    EXPECT_TRUE(row.measured.peak == row.predicted.peak) << row.variant_set();
+  }
+  // No gradient, no update: less is kept and less is computed.
+  EXPECT_EQ(report.rows[0].measured.peak[Tag::optim], 0U);
+  EXPECT_EQ(report.rows[1].measured.peak[Tag::optim], 0U);
+  EXPECT_GT(report.rows[2].measured.peak[Tag::optim], 0U);
+  EXPECT_NEAR(report.rows[0].flops * 3, report.rows[1].flops, 1);
+  EXPECT_EQ(report.rows[1].flops, report.rows[2].flops);
+  EXPECT_LT(report.rows[0].planned.size(), report.rows[1].planned.size());
+  EXPECT_LT(report.rows[1].planned.size(), report.rows[2].planned.size());
+}
+
+// The full step on meta is the prediction `kiln train` prints.
+TEST(BenchStep, PlansAsTrainDoes) {
+  StepSpec spec;
+  spec.model = config_of(little());
+  spec.step.batch = 3;
+  spec.step.context = 7;
+  RankOptions rank;
+  rank.threads = 1;
+  const MemoryStats other =
+      predict_memory({spec.model, layout_for(spec.precision, spec.step), spec.step, false}, rank);
+  EXPECT_EQ(plan_step(spec, rank).memory.peak_total, other.peak_total);
+}
+
+TEST(BenchStep, TheBaselineIsAnotherSetOfVariants) {
+  BenchStepRequest r = little_request();
+  r.presets = {"baseline", "optimized"};
+  r.variants = "swiglu=naive";
+  r.recompute = Recompute::block;
+  r.clip = 1;
+  const BenchStepReport report = run(r);
+  ASSERT_EQ(report.rows.size(), 2U);
+  EXPECT_EQ(report.rows[0].variant_set(),
+            "baseline,swiglu=naive,dtype=fp32,graph=off,recompute=block,micro_steps=1,clip=1,qkv=split,"
+            "gate_up=split");
+  EXPECT_NE(report.rows[0].ops, report.rows[1].ops);
+  const json rows = json::parse(step_json(report)).at("rows");
+  EXPECT_EQ(rows.at(1).at("ops").at("swiglu"), "naive");
+  EXPECT_EQ(rows.at(1).at("variant_set"), report.rows[1].variant_set());
+}
+
+TEST(BenchStep, LongerContextsCostMore) {
+  BenchStepRequest r = little_request();
+  r.contexts = {8, 32};
+  const BenchStepReport report = run(r);
+  ASSERT_EQ(report.rows.size(), 2U);
+  EXPECT_GT(report.rows[1].flops, 4 * report.rows[0].flops);
+  EXPECT_GT(report.rows[1].floor_ms(), report.rows[0].floor_ms());
+  EXPECT_GT(report.rows[1].measured.peak_total, report.rows[0].measured.peak_total);
+}
+
+TEST(BenchStep, TooLittleMemoryIsARowWithWhatWasNeeded) {
+  BenchStepRequest r = little_request();
+  r.batch = 4096;  // far more than any machine this runs on has
+  r.contexts = {4096};
+  r.precisions = {Precision::bf16};
+  r.sizes = {find_model_size("10b")};
+  const BenchStepReport report = run(r);
+  ASSERT_FALSE(report.any_timed());
+  const json row = json::parse(step_json(report)).at("not_timed").at(0);
+  EXPECT_EQ(row.at("gate"), "no memory");
+  EXPECT_GT(row.at("predicted_peak_bytes"), row.at("available_bytes"));
+  EXPECT_GT(row.at("predicted_peak_by_tag").at("activation"), 0);
+  EXPECT_LT(row.at("largest_batch"), 4096);
+  EXPECT_NE(step_text(report).find("needed: param"), std::string::npos) << step_text(report);
+  EXPECT_EQ(step_result_lines(report).size(), 1U);
+}
+
+TEST(BenchStep, TheLargestBatchIsTheLastThatFits) {
+  StepSpec spec;
+  spec.model = config_of(little());
+  spec.step.batch = 40;
+  spec.step.context = 16;
+  RankOptions rank;
+  rank.threads = 1;
+  auto peak = [&](int64_t batch) {
+    StepSpec s = spec;
+    s.step.batch = batch;
+    return plan_step(s, rank).memory.peak_total;
+  };
+  const int64_t found = largest_batch(spec, rank, peak(13));
+  EXPECT_GE(found, 13);
+  EXPECT_LE(peak(found), peak(13));
+  EXPECT_GT(peak(found + 1), peak(13));
+  EXPECT_EQ(largest_batch(spec, rank, 1000), 0);
+}
+
+TEST(BenchStep, AFailedRowIsShownAndNotStored) {
+  BenchStepReport report;
+  StepRow row;
+  row.size = little();
+  row.preset = "optimized";
+  row.status = StepRow::Status::failed;
+  row.reason = "the loss is nan";
+  report.rows = {row};
+  EXPECT_TRUE(step_result_lines(report).empty());
+  EXPECT_NE(step_text(report).find("the loss is nan"), std::string::npos);
+  EXPECT_EQ(json::parse(step_json(report)).at("not_timed").at(0).at("gate"), "failed");
+}
+
+TEST(BenchStep, RefusesWhatCannotBe) {
+  BenchStepRequest r = little_request();
+  r.device = Device::meta();
+  EXPECT_THROW(check_bench_step(r), Error);
+  r = little_request();
+  r.graph = GraphChoice::on;
+  try {
+    check_bench_step(r);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::unavailable);
+  }
+  r = little_request();
+  r.variants = "swiglu=fuse";
+  EXPECT_THROW(check_bench_step(r), Error);
+}
+
+}  // namespace
+}  // namespace kiln::cli

@@ -142,7 +142,7 @@ int64_t forward_blocks(const RowGroups& g, int64_t rows) {
 
 void layer_norm_cuda_fused_forward(RankContext& ctx, const LayerNormForward& f) {
   if (!all_take_packs(f.p.cols, f.x, f.weight, f.bias, f.y)) return layer_norm_cuda_naive_forward(ctx, f);
-  const RowGroups g = row_groups(f.p);
+  const RowGroups g = row_groups(f.p, Pass::forward);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const ForwardRows<T> rows{row_view<T>(f.x), row_view<T>(f.y),     f.weight.data<T>(),
@@ -158,7 +158,7 @@ void layer_norm_cuda_fused_backward(RankContext& ctx, const LayerNormBackward& b
   if (!all_take_packs(b.p.cols, b.x, b.dy, b.weight, b.dx.tensor))
     return layer_norm_cuda_naive_backward(ctx, b);
   const Stream stream = cuda_stream(ctx);
-  const RowGroups g = row_groups(b.p);
+  const RowGroups g = row_groups(b.p, Pass::backward);
   auto* partial = reinterpret_cast<float*>(b.workspace.raw());
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);

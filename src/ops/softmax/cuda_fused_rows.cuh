@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kMostThreads<kPacks>) backward_kernel(Mask mas
 
 template <class T, class Mask>
 void run_forward(RankContext& ctx, const Mask& mask, const ForwardRows<T>& rows) {
-  const RowGroups g = row_groups(rows.rows, rows.cols * static_cast<int64_t>(sizeof(T)));
+  const RowGroups g = row_groups(rows.rows, rows.cols * static_cast<int64_t>(sizeof(T)), Pass::forward);
   with_packs(g.packs, [&](auto packs) {
     launch(forward_kernel<T, decltype(packs)::value, Mask>, Grid(blocks_for(rows.rows, g.rows_per_block)),
            block_of(g), 0, cuda_stream(ctx), mask, rows);
@@ -141,7 +141,7 @@ void run_forward(RankContext& ctx, const Mask& mask, const ForwardRows<T>& rows)
 
 template <class T, class Mask>
 void run_backward(RankContext& ctx, const Mask& mask, const BackwardRows<T>& rows) {
-  const RowGroups g = row_groups(rows.rows, rows.cols * static_cast<int64_t>(sizeof(T)));
+  const RowGroups g = row_groups(rows.rows, rows.cols * static_cast<int64_t>(sizeof(T)), Pass::forward);
   with_packs(g.packs, [&](auto packs) {
     launch(backward_kernel<T, decltype(packs)::value, Mask>, Grid(blocks_for(rows.rows, g.rows_per_block)),
            block_of(g), 0, cuda_stream(ctx), mask, rows);

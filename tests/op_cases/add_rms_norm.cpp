@@ -30,6 +30,9 @@ std::vector<OpCase> add_rms_norm_cases() {
   one("33x127_normed_only", {33, 127}, 0, Use::normed);
   one("257x31", {257, 31}, 0, Use::both);
   one("2x4099", {2, 4099}, 0, Use::both);
+  one("2x3x136_strided", {2, 3, 136}, 8, Use::both);  // whole 16 bytes a row in every dtype
+  one("2x2056_added", {2, 2056}, 0, Use::added);
+  one("5x64_rows_at_odd_places", {5, 64}, 1, Use::both);
   one("0x16", {0, 16}, 0, Use::both);
   return cases;
 }

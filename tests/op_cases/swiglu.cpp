@@ -21,6 +21,7 @@ std::vector<OpCase> swiglu_cases() {
   one("2x5x65_strided", {2, 5, 65}, 65);
   one("129x127", {129, 127});
   one("large_gates", {4, 33}, 0, 20);
+  one("2x3x136_strided", {2, 3, 136}, 8);  // whole 16 bytes a row in every dtype
   one("0x8", {0, 8});
   return cases;
 }

@@ -45,19 +45,29 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
   down_ = &params.add(mlp("down_proj"), {C, F}, linear_init(F, C));
 }
 
-Tensor Block::forward(RankContext& ctx, const Tensor& x, KvCache* cache) const {
+Tensor Residual::whole(RankContext& ctx) const { return last.defined() ? add(ctx, sum, last) : sum; }
+
+NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float eps) {
+  if (!x.last.defined()) return {x.sum, rms_norm(ctx, x.sum, weight, eps)};
+  const AddRmsNormResult r = add_rms_norm(ctx, x.sum, x.last, weight, eps);
+  return {r.sum, r.normed};
+}
+
+Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) const {
   ScopeGuard scope(ctx, scope_);
-  if (config_.recompute == Recompute::nested && cache == nullptr) return forward_in_halves(ctx, x);
+  if (config_.recompute == Recompute::nested && cache == nullptr)
+    return {forward_in_halves(ctx, x.whole(ctx))};
   const float eps = config_.norm_eps;
-  Tensor a;  // [B, T, C], like all that passes between the halves
+  Residual middle;  // [B, T, C], like all that passes between the halves
   {
     ScopeGuard attention(ctx, "attention");
-    a = attend(ctx, rms_norm(ctx, x, *attention_norm_, eps), cache);
+    const NormedResidual h = norm_of(ctx, x, *attention_norm_, eps);
+    middle = {h.sum, attend(ctx, h.normed, cache)};
   }
   ScopeGuard half(ctx, "mlp");
-  const AddRmsNormResult h = add_rms_norm(ctx, x, a, *mlp_norm_, eps);
-  a = {};  // only the sum is needed from here on
-  return add(ctx, h.sum, mlp(ctx, h.normed));
+  const NormedResidual h = norm_of(ctx, middle, *mlp_norm_, eps);
+  middle = {};  // only the sum is needed from here on
+  return {h.sum, mlp(ctx, h.normed)};
 }
 
 // Each half by itself, so that either can be recomputed from its one input: the sum ends the first half, the

@@ -1,5 +1,5 @@
-// One pre-norm transformer block: x += attention(norm(x)); x += mlp(norm(x)). The first sum and the second
-// norm are one op.
+// One pre-norm transformer block: x += attention(norm(x)); x += mlp(norm(x)). Each sum and the norm that
+// follows it are one op, also across the border between blocks.
 #pragma once
 
 #include "autograd/param_store.h"
@@ -8,6 +8,20 @@
 
 namespace kiln {
 
+// What passes from block to block: sum + last. The addition is left to the norm that comes next, which reads
+// both anyway and so saves a pass over each.
+struct Residual {
+  Tensor sum;
+  Tensor last = {};  // undefined where nothing is left to add
+
+  Tensor whole(RankContext& ctx) const;
+};
+
+struct NormedResidual {
+  Tensor sum, normed;
+};
+NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float eps);
+
 class Block {
  public:
   // Adds its parameters, in the order they are used, under Hugging Face's names.
@@ -15,7 +29,7 @@ class Block {
 
   // x [B, T, C] -> [B, T, C]. With a cache the T tokens follow those it holds, and its layer gets their keys
   // and values.
-  Tensor forward(RankContext& ctx, const Tensor& x, KvCache* cache = nullptr) const;
+  Residual forward(RankContext& ctx, const Residual& x, KvCache* cache = nullptr) const;
 
  private:
   // Each half without its norm and its residual connection: what stands between them in forward(). Where

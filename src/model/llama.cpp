@@ -31,14 +31,18 @@ Tensor Llama::embed(RankContext& ctx, const Tensor& tokens) const {
   return embedding(ctx, tokens, *embedding_);
 }
 
-Tensor Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
-  return blocks(ctx, embed(ctx, tokens), 0, config_.layers);
+Residual Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
+  return blocks(ctx, {embed(ctx, tokens)}, 0, config_.layers);
+}
+
+Tensor Llama::final_norm(RankContext& ctx, const Residual& x) const {
+  return cast_for(ctx, norm_of(ctx, x, *norm_, config_.norm_eps).normed, *head_);
 }
 
 Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
-  const Tensor x = hidden(ctx, tokens);
+  const Residual x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "head");
-  return linear(ctx, cast_for(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_), *head_);
+  return linear(ctx, final_norm(ctx, x), *head_);
 }
 
 Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
@@ -47,46 +51,45 @@ Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets
     ScopeGuard scope(ctx, "loss");
     return cross_entropy(ctx, out, targets);
   }
-  const Tensor x = hidden(ctx, tokens);
+  const Residual x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "loss");
-  const Tensor normed = cast_for(ctx, rms_norm(ctx, x, *norm_, config_.norm_eps), *head_);
-  return linear_cross_entropy(ctx, normed, *head_, targets);
+  return linear_cross_entropy(ctx, final_norm(ctx, x), *head_, targets);
 }
 
 Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const {
   const GradModeGuard off(ctx, GradMode::off);
   cache.check_room(tokens.shape());
   const int64_t T = tokens.dim(1);
-  Tensor x = embed(ctx, tokens);  // [B, T, C]
+  Residual x{embed(ctx, tokens)};  // [B, T, C]
   for (const Block& block : blocks_) x = block.forward(ctx, x, &cache);
   cache.advance(T);
   ScopeGuard scope(ctx, "head");
-  const Tensor last = x.narrow(1, T - 1, 1);  // [B, 1, C]: no other token is asked what follows it
-  return linear(ctx, cast_for(ctx, rms_norm(ctx, last, *norm_, config_.norm_eps), *head_), *head_)
-      .reshape({tokens.dim(0), config_.vocab});
+  // [B, 1, C]: no other token is asked what follows it
+  const Residual last{x.sum.narrow(1, T - 1, 1), x.last.narrow(1, T - 1, 1)};
+  return linear(ctx, final_norm(ctx, last), *head_).reshape({tokens.dim(0), config_.vocab});
 }
 
-Tensor Llama::blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const {
-  const auto run = [&ctx, this](Tensor h, int64_t first, int64_t last) {
+Residual Llama::blocks(RankContext& ctx, const Residual& x, int64_t begin, int64_t end) const {
+  const auto run = [&ctx, this](Residual h, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) h = blocks_[i].forward(ctx, h);
     return h;
   };
   const Recompute& keep = config_.recompute;
   if (keep.kind == Recompute::Kind::none) return run(x, begin, end);
+  Tensor h = x.whole(ctx);  // what is recomputed starts from one tensor and ends in one
   if (keep.kind == Recompute::Kind::every) {
-    Tensor h = x;
     for (int64_t i = begin; i < end; i += keep.k) {
       const int64_t last = std::min(i + keep.k, end);
-      h = recompute(ctx, h, [run, i, last](const Tensor& t) { return run(t, i, last); });
+      h = recompute(ctx, h, [&ctx, run, i, last](const Tensor& t) { return run({t}, i, last).whole(ctx); });
     }
-    return h;
+    return {h};
   }
   // Nested: memory for log2(layers) inputs at the price of log2(layers) forwards.
-  return recompute(ctx, x, [&ctx, this, begin, end](const Tensor& t) {
-    if (end - begin == 1) return blocks_[begin].forward(ctx, t);
+  return {recompute(ctx, h, [&ctx, this, begin, end](const Tensor& t) {
+    if (end - begin == 1) return blocks_[begin].forward(ctx, {t}).whole(ctx);
     const int64_t middle = (begin + end) / 2;
-    return blocks(ctx, blocks(ctx, t, begin, middle), middle, end);
-  });
+    return blocks(ctx, blocks(ctx, {t}, begin, middle), middle, end).whole(ctx);
+  })};
 }
 
 }  // namespace kiln

@@ -25,9 +25,10 @@ class Llama {
   Tensor decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const;
 
  private:
-  Tensor embed(RankContext& ctx, const Tensor& tokens) const;   // -> [B, T, C]
-  Tensor hidden(RankContext& ctx, const Tensor& tokens) const;  // -> [B, T, C], not normed yet
-  Tensor blocks(RankContext& ctx, const Tensor& x, int64_t begin, int64_t end) const;
+  Tensor embed(RankContext& ctx, const Tensor& tokens) const;     // -> [B, T, C]
+  Residual hidden(RankContext& ctx, const Tensor& tokens) const;  // -> [B, T, C], not normed yet
+  Residual blocks(RankContext& ctx, const Residual& x, int64_t begin, int64_t end) const;
+  Tensor final_norm(RankContext& ctx, const Residual& x) const;  // in the dtype of the head
 
   ModelConfig config_;
   ParamStore params_;

@@ -24,10 +24,10 @@ struct RowGroups {
 inline RowGroups row_groups(int64_t rows, int64_t row_bytes, Pass pass) {
   const int64_t packs = (row_bytes + kPackBytes - 1) / kPackBytes;
   RowGroups g;
-  while (g.threads < 1024 && packs > int64_t{g.threads} * (g.threads == 32 ? 4 : 2)) g.threads *= 2;
+  while (g.threads < 512 && packs > int64_t{g.threads} * (g.threads == 32 ? 4 : 2)) g.threads *= 2;
   g.packs = static_cast<int>(std::max<int64_t>(1, (packs + g.threads - 1) / g.threads));
   if (g.threads == 32) g.rows_per_block = 4;
-  const int64_t threads = pass == Pass::forward ? 2048 : 1024;  // of a multiprocessor
+  const int64_t threads = pass == Pass::forward ? 2048 : 512;  // of a multiprocessor
   g.blocks = std::min<int64_t>((rows + g.rows_per_block - 1) / g.rows_per_block,
                                132 * threads / (g.threads * g.rows_per_block));
   return g;
@@ -47,6 +47,17 @@ std::string needs_packed_rows(const Problem& p, const DeviceTraits&) {
   if (bytes > 2048 * kPackBytes) return cat("takes rows of up to 32 KiB; these have ", bytes, " bytes");
   return {};
 }
+
+// Half of that for kernels that keep several rows at once, or a row and its weights.
+template <class Problem>
+std::string needs_short_packed_rows(const Problem& p, const DeviceTraits& traits) {
+  const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
+  if (bytes > 1024 * kPackBytes) return cat("takes rows of up to 16 KiB; these have ", bytes, " bytes");
+  return needs_packed_rows(p, traits);
+}
+
+// Of a block. A thread has more than two packs of such rows only where a row is a warp's, four to a block.
+constexpr int most_threads(int packs) { return packs > 2 ? 128 : 512; }
 
 template <class Problem>
 std::string needs_packs(const Problem& p, const DeviceTraits&) {

@@ -37,7 +37,7 @@ const Variant<AddRmsNormOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, add_rms_norm_cpu_naive_forward,
      rms_norm_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
-    {"fused", DeviceType::cuda, needs_packed_rows<RmsNormProblem>, kSaves,
+    {"fused", DeviceType::cuda, needs_short_packed_rows<RmsNormProblem>, kSaves,
      block_partials_workspace<RmsNormProblem>, cost, KILN_CUDA_FN(add_rms_norm_cuda_fused_forward),
      KILN_CUDA_FN(rms_norm_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(add_rms_norm_cuda_naive_forward),

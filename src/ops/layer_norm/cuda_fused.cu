@@ -11,11 +11,6 @@
 namespace kiln {
 namespace {
 
-// A thread has more than two packs only where a row is a warp's, and four warps are a block; rows of 16 KiB
-// have 512 threads.
-template <int kPacks>
-inline constexpr int kMostThreads = kPacks > 2 ? 128 : 512;
-
 template <class T>
 struct ForwardRows {
   RowView<T> x, y;
@@ -24,7 +19,7 @@ struct ForwardRows {
 };
 
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kMostThreads<kPacks>) forward_kernel(LayerNormProblem p, ForwardRows<T> f) {
+__global__ void __launch_bounds__(most_threads(kPacks)) forward_kernel(LayerNormProblem p, ForwardRows<T> f) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   const float cols = static_cast<float>(p.cols);
@@ -80,7 +75,7 @@ struct BackwardRows {
 // With n = (x - mean) * rstd and g = dy * w: dx = rstd * (g - mean(g) - n * mean(g * n));
 // dw = sum over rows of dy * n, db = sum over rows of dy. dy is 0 beyond the row, and adds nothing to any.
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kMostThreads<kPacks>)
+__global__ void __launch_bounds__(most_threads(kPacks))
     backward_kernel(LayerNormProblem p, BackwardRows<T> b) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;

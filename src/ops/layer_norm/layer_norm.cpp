@@ -30,13 +30,6 @@ std::size_t fused_workspace(const LayerNormProblem& p, Pass pass) {
   return pass == Pass::backward ? 2 * partials_bytes(p.rows, p.cols) : 0;
 }
 
-// Twice the registers of rms_norm's sums: half its longest row, so that a block still has enough of them.
-std::string short_packed_rows(const LayerNormProblem& p, const DeviceTraits& traits) {
-  const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
-  if (bytes > 1024 * kPackBytes) return cat("takes rows of up to 16 KiB; these have ", bytes, " bytes");
-  return needs_packed_rows(p, traits);
-}
-
 std::size_t block_workspace(const LayerNormProblem& p, Pass pass) {
   return 2 * block_partials_workspace(p, pass);
 }
@@ -46,7 +39,7 @@ const Variant<LayerNormOp> kRows[] = {
      layer_norm_cpu_fused_forward, layer_norm_cpu_fused_backward},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, layer_norm_cpu_naive_forward,
      layer_norm_cpu_naive_backward},
-    {"fused", DeviceType::cuda, short_packed_rows, kSaves, block_workspace, cost,
+    {"fused", DeviceType::cuda, needs_short_packed_rows<LayerNormProblem>, kSaves, block_workspace, cost,
      KILN_CUDA_FN(layer_norm_cuda_fused_forward), KILN_CUDA_FN(layer_norm_cuda_fused_backward)},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(layer_norm_cuda_naive_forward),
      KILN_CUDA_FN(layer_norm_cuda_naive_backward)},

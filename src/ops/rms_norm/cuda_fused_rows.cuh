@@ -22,7 +22,7 @@ struct ForwardRows {
 };
 
 template <class T, int kPacks, bool kAdd>
-__global__ void forward_kernel(RmsNormProblem p, ForwardRows<T> f) {
+__global__ void __launch_bounds__(most_threads(kPacks)) forward_kernel(RmsNormProblem p, ForwardRows<T> f) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -76,7 +76,7 @@ struct BackwardRows {
 
 // With n = x * rstd: dx = rstd * (dy * w - n * mean(dy * w * n)); dw = sum over rows of dy * n.
 template <class T, int kPacks>
-__global__ void backward_kernel(RmsNormProblem p, BackwardRows<T> b) {
+__global__ void __launch_bounds__(most_threads(kPacks)) backward_kernel(RmsNormProblem p, BackwardRows<T> b) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;

@@ -13,11 +13,10 @@ void append_safely(std::string& line, std::string_view text, std::string_view li
   constexpr std::string_view kHex = "0123456789abcdef";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
+    const bool shown = (byte >= 0x20 && byte != 0x7f) || (c == '\t' && line_end != kOneLineEnd);
     if (c == '\n') {
       line += line_end;
-    } else if (c == '\t' && line_end != kOneLineEnd) {
-      line += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
+    } else if (!shown) {
       line += "\\x";
       line += kHex[byte >> 4];
       line += kHex[byte & 0xf];

@@ -45,7 +45,7 @@ std::vector<OpCase> elementwise_cases() {
                      return mul(ctx, in[0].tensor, in[0].tensor);
                    }});
 
-  auto broadcast = [&](std::string name, const Shape& x, int64_t padding = 0) {
+  auto broadcast = [&](const std::string& name, const Shape& x, int64_t padding = 0) {
     cases.push_back(
         {"row_mean", name, {{"x", K::activation, x, 1, padding}}, [](RankContext& ctx, Arguments in) {
            return row_mean(ctx, in[0].tensor);
@@ -79,7 +79,7 @@ std::vector<OpBench> elementwise_benches() {
     bool absolute = false;
   };
   // Parameters are one row long, statistics one column.
-  auto one = [&](const char* op, std::vector<Input> inputs, Call call) {
+  auto one = [&](const char* op, const std::vector<Input>& inputs, Call call) {
     OpBench b{op, {}, {{{"rows", 8192}, {"cols", 2048}}}, {{"rows", 64}}, [=](const BenchShape& s) {
                 OpCase c{op, s.str(), {}, call};
                 for (const Input& in : inputs) {

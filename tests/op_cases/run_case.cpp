@@ -107,7 +107,7 @@ CaseData draw_case(const OpCase& c, DType dtype, uint64_t seed) {
 
 CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
                      const std::vector<std::string>& wants)
-    : ctx_(ctx), case_(c) {
+    : ctx_(ctx) {
   ctx.tape().reset();
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const CaseInput& in = c.inputs[i];

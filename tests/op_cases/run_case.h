@@ -54,7 +54,6 @@ class CaseSetup {
 
  private:
   RankContext& ctx_;
-  const OpCase& case_;
   std::vector<bool> watched_;
   std::deque<Param> params_;
   std::vector<CaseArgument> arguments_;

@@ -41,9 +41,9 @@ __device__ float quotient(float e, float sum, float inverse) {
   return e * inverse;
 }
 
-// A thread has more than two packs only where a row is a warp's, and four warps are a block.
+// Rows of up to 32 KiB: 512 threads with four packs each.
 template <int kPacks>
-inline constexpr int kMostThreads = kPacks > 2 ? 128 : 1024;
+inline constexpr int kMostThreads = 512;
 
 template <class T>
 struct ForwardRows {

@@ -1,8 +1,8 @@
-// What flash attention's kernels share: tiles of 64 rows in shared memory, products of a warp's 16 rows with
-// such a tile, and the careful form of a product whose masked values may not be numbers.
-//
-// A tile's rows are kD channels and 16 bytes of padding apart, which spreads the eight rows that one
-// ldmatrix reads over all banks (for every kD used here: 64, 80, 128).
+// What flash attention's kernels share, whichever tensor-core instructions they are made with: tiles in
+// shared memory, which pairs of queries and keys are seen, and the careful form of a product whose masked
+// values may not be numbers. An Engine (cuda_flash_ampere.cuh, cuda_flash_hopper.cuh) brings the tile's
+// layout and the two products a warp makes with one. A tile has kRowCount rows of kWidth channels, and
+// at(row, channel).
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -39,105 +39,44 @@ HeadRows<T> head_rows(const Tensor& t, int64_t D, bool accumulate = false) {
   return {t.data<T>(), t.stride(0), t.stride(1), packs, accumulate};
 }
 
-template <class T, int kD, int kRows = kTile>
-struct Tile {
-  static constexpr int kStride = kD + 8;
-  T row[kRows][kStride];
-};
-
 // Rows first, first + 1, ... of a head, by the block's kThreads threads; zeros past `rows` and past channel
 // D. Complete after close_copies, wait_for_copies and a barrier.
-template <int kThreads, class T, int kD, int kRows>
-__device__ void load_tile(Tile<T, kD, kRows>& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D,
-                          int64_t first, int64_t rows) {
-  constexpr int kPacks = kD / 8, kAll = kRows * kPacks;
+template <int kThreads, class Tile, class T>
+__device__ void load_tile(Tile& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D, int64_t first,
+                          int64_t rows) {
+  constexpr int kRows = Tile::kRowCount, kAll = kRows * Tile::kWidth / 8;
   const int left = static_cast<int>(rows - first < kRows ? rows - first : kRows);
   const int stride = static_cast<int>(from.row_stride);
   const T* base = from.at(b, head, D, left > 0 ? first : 0);
   if (from.packs) {
 #pragma unroll 4  // more addresses at hand would cost registers
     for (int step = 0; step < (kAll + kThreads - 1) / kThreads; ++step) {
-      const int i = step * kThreads + static_cast<int>(threadIdx.x), r = i / kPacks, c = i % kPacks * 8;
+      const int i = step * kThreads + static_cast<int>(threadIdx.x);
       if (kAll % kThreads != 0 && i >= kAll) break;
+      const int r = Tile::row_of(i), c = Tile::channel_of(i);
       const bool there = r < left && c < D;
-      copy_async(&tile.row[r][c], base + (there ? r * stride + c : 0), there);
+      copy_async(tile.at(r, c), base + (there ? r * stride + c : 0), there);
     }
     return;
   }
   for (int i = threadIdx.x; i < kAll; i += kThreads) {
-    const int r = i / kPacks, c = i % kPacks * 8;
+    const int r = Tile::row_of(i), c = Tile::channel_of(i);
     for (int k = 0; k < 8; ++k) {
-      tile.row[r][c + k] =
+      *tile.at(r, c + k) =
           r < left && c + k < D ? base[static_cast<int64_t>(r) * from.row_stride + c + k] : T{};
     }
   }
 }
 
-// The 16 x 16 tile of A whose first row and column are given.
-template <class T, int kD, int kRows>
-__device__ TileA load_a(const Tile<T, kD, kRows>& tile, int row, int col) {
-  const int lane = threadIdx.x % 32;
-  TileA a;
-  load_tiles(a.word, &tile.row[row + lane % 16][col + lane / 16 * 8]);
-  return a;
-}
-
-// A warp's rows come in kM strips of 16. Each word of the other operand is read once for all of them: with
-// one strip, reading shared memory takes longer than the products.
+// A warp's rows come in kM strips of 16.
 template <int kM>
 using StripSums = TileSums[kM][kNTiles];
-
-// sums[.][n] += A X^T for the tile's 64 rows, 8 at a time: A is [16 kM, kD], here rows of `left`.
-template <int kM, class T, int kD, int kRows>
-__device__ void multiply_rows(StripSums<kM>& sums, const Tile<T, kD, kRows>& left, int first_row,
-                              const Tile<T, kD>& x) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int k = 0; k < kD; k += 16) {
-    TileA a[kM];
-#pragma unroll
-    for (int m = 0; m < kM; ++m) a[m] = load_a(left, first_row + 16 * m, k);
-#pragma unroll
-    for (int n = 0; n < kNTiles; n += 2) {
-      uint32_t w[4];
-      load_tiles(w, &x.row[n * 8 + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8]);
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        multiply_add<T>(sums[m][n], a[m], {{w[0], w[1]}});
-        multiply_add<T>(sums[m][n + 1], a[m], {{w[2], w[3]}});
-      }
-    }
-  }
-}
 
 // Sums as the A of a next product, rounded to 16 bits: words of tiles 2 k and 2 k + 1.
 template <class T>
 __device__ TileA as_a(const TileSums& left, const TileSums& right) {
   return {{two_of(left.at[0], left.at[1], T{}), two_of(left.at[2], left.at[3], T{}),
            two_of(right.at[0], right.at[1], T{}), two_of(right.at[2], right.at[3], T{})}};
-}
-
-// out[.][n] += W X for the tile's kD channels, 8 at a time: W is [16 kM, 64], the warp's own sums.
-template <class T, int kM, int kD>
-__device__ void multiply_columns(TileSums (&out)[kM][kD / 8], const StripSums<kM>& weights,
-                                 const Tile<T, kD>& x) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int k = 0; k < kNTiles; k += 2) {
-    TileA a[kM];
-#pragma unroll
-    for (int m = 0; m < kM; ++m) a[m] = as_a<T>(weights[m][k], weights[m][k + 1]);
-#pragma unroll
-    for (int n = 0; n < kD / 8; n += 2) {
-      uint32_t w[4];
-      load_tiles_transposed(w, &x.row[k * 8 + lane % 16][n * 8 + lane / 16 * 8]);
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        multiply_add<T>(out[m][n], a[m], {{w[0], w[1]}});
-        multiply_add<T>(out[m][n + 1], a[m], {{w[2], w[3]}});
-      }
-    }
-  }
 }
 
 // Which pairs of a warp's 16 rows and a tile's 64 columns are seen. Rows are queries and columns keys, or,
@@ -165,20 +104,20 @@ struct WeightScratch {
   T row[16][kTile + 2];
 };
 
-// The same, leaving out every pair that `seen(row, column)` rejects: a masked value must not reach the sum
+// out += W X, leaving out every pair that `seen(row, column)` rejects: a masked value must not reach the sum
 // even as 0 * NaN. Slow, and taken only where a masked tile holds something that is not a number.
-template <class T, int kD, class Seen>
-__device__ void multiply_columns_seen(TileSums (&out)[kD / 8], WeightScratch<T>& scratch,
-                                      const Tile<T, kD>& x, Seen seen) {
+template <class T, class Tile, class Seen>
+__device__ void multiply_columns_seen(TileSums (&out)[Tile::kWidth / 8], WeightScratch<T>& scratch,
+                                      const Tile& x, Seen seen) {
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll 1
   for (int k = 0; k < kTile; ++k) {
     const bool low = seen(g, k), high = seen(g + 8, k);
     const float a = static_cast<float>(scratch.row[g][k]), b = static_cast<float>(scratch.row[g + 8][k]);
 #pragma unroll
-    for (int n = 0; n < kD / 8; ++n) {
-      const float x0 = static_cast<float>(x.row[k][n * 8 + 2 * q]);
-      const float x1 = static_cast<float>(x.row[k][n * 8 + 2 * q + 1]);
+    for (int n = 0; n < Tile::kWidth / 8; ++n) {
+      const auto* two = x.at(k, n * 8 + 2 * q);
+      const float x0 = static_cast<float>(two[0]), x1 = static_cast<float>(two[1]);
       if (low) out[n].at[0] += a * x0, out[n].at[1] += a * x1;
       if (high) out[n].at[2] += b * x0, out[n].at[3] += b * x1;
     }
@@ -200,11 +139,12 @@ __device__ void write_scratch(WeightScratch<T>& scratch, const TileSums (&weight
 }
 
 // Whether all values of the tile are numbers; the block's answer, with a barrier.
-template <class T, int kD>
-__device__ bool all_finite(const Tile<T, kD>& tile) {
+template <class Tile>
+__device__ bool all_finite(const Tile& tile) {
+  constexpr int kD = Tile::kWidth;
   bool finite = true;
-  for (int i = threadIdx.x; i < kTile * kD; i += static_cast<int>(blockDim.x)) {
-    const float x = static_cast<float>(tile.row[i / kD][i % kD]);
+  for (int i = threadIdx.x; i < Tile::kRowCount * kD; i += static_cast<int>(blockDim.x)) {
+    const float x = static_cast<float>(*tile.at(i / kD, i % kD));
     finite &= x - x == 0;
   }
   return __syncthreads_and(finite) != 0;
@@ -212,16 +152,17 @@ __device__ bool all_finite(const Tile<T, kD>& tile) {
 
 // A strip of sums, each of a thread's two rows times its factor, to 16 rows of a head: through shared memory
 // (rows `in_tile` .. of `tile`, which nobody else may be reading) so that whole packs are written.
-template <class T, int kD, int kRows>
+template <class T, class Tile>
 __device__ void store_strip(const HeadRows<T>& to, int64_t b, int64_t head, int D, int64_t first,
-                            int64_t rows, const TileSums (&sums)[kD / 8], float low_factor, float high_factor,
-                            Tile<T, kD, kRows>& tile, int in_tile) {
+                            int64_t rows, const TileSums (&sums)[Tile::kWidth / 8], float low_factor,
+                            float high_factor, Tile& tile, int in_tile) {
+  constexpr int kD = Tile::kWidth;
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   if (to.packs && !to.accumulate) {
 #pragma unroll
     for (int n = 0; n < kD / 8; ++n) {
-      auto* low = reinterpret_cast<uint32_t*>(&tile.row[in_tile + g][n * 8 + 2 * q]);
-      auto* high = reinterpret_cast<uint32_t*>(&tile.row[in_tile + g + 8][n * 8 + 2 * q]);
+      auto* low = reinterpret_cast<uint32_t*>(tile.at(in_tile + g, n * 8 + 2 * q));
+      auto* high = reinterpret_cast<uint32_t*>(tile.at(in_tile + g + 8, n * 8 + 2 * q));
       *low = two_of(sums[n].at[0] * low_factor, sums[n].at[1] * low_factor, T{});
       *high = two_of(sums[n].at[2] * high_factor, sums[n].at[3] * high_factor, T{});
     }
@@ -230,7 +171,7 @@ __device__ void store_strip(const HeadRows<T>& to, int64_t b, int64_t head, int 
     for (int i = lane; i < 16 * kPacks; i += 32) {
       const int r = i / kPacks, c = i % kPacks * 8;
       if (first + r < rows && c < D)
-        store_pack(to.at(b, head, D, first + r) + c, load_pack(&tile.row[in_tile + r][c]));
+        store_pack(to.at(b, head, D, first + r) + c, load_pack(tile.at(in_tile + r, c)));
     }
     return;
   }

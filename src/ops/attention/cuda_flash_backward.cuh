@@ -9,16 +9,15 @@
 // In the second kernel everything is transposed (a warp's 16 rows are keys), so that P^T and dS^T are in the
 // registers from which the tensor cores take their left operand.
 // Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair.
+#pragma once
+
 #include "ops/attention/cuda_flash_tiles.cuh"
 
-namespace kiln {
-namespace {
+namespace kiln::flash {
 
-using namespace flash;
-
-constexpr int kM = 1;      // strips of a warp: its sums fill the registers as they are
-constexpr int kWarps = 4;  // of a block, for its 64 rows
-constexpr int kBlock = 32 * kWarps;
+// A warp has one strip: its sums fill the registers as they are. A block has four, for its 64 rows.
+constexpr int kBackwardWarps = 4;
+constexpr int kBlock = 32 * kBackwardWarps;
 
 template <class T>
 struct BackwardRows {
@@ -27,16 +26,16 @@ struct BackwardRows {
   float* delta;      // [B, H, Tq]
 };
 
-template <class T, int kD>
+template <class Engine, class T, int kD>
 struct QueryMemory {
-  Tile<T, kD> q, dout;
-  Tile<T, kD> k[2], v[2];
-  WeightScratch<T> scratch[kWarps];
+  typename Engine::template Tile<T, kD> q, dout;
+  typename Engine::template Tile<T, kD> k[2], v[2];
+  WeightScratch<T> scratch[kBackwardWarps];
   float lse[kTile], delta[kTile];  // lse times log2(e)
 };
 
 // delta of the block's queries, two threads to each.
-template <class T, int kD>
+template <class T>
 __device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& rows, int64_t b, int64_t h,
                            int64_t i0, float (&delta)[kTile]) {
   const int D = static_cast<int>(p.D), r = threadIdx.x / 2;
@@ -61,10 +60,10 @@ __device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& row
   if (i < p.Tq) rows.delta[(b * p.H + h) * p.Tq + i] = sum;
 }
 
-template <class T, int kD>
+template <class Engine, class T, int kD>
 __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& m = *reinterpret_cast<QueryMemory<T, kD>*>(memory);
+  auto& m = *reinterpret_cast<QueryMemory<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D);
   const int64_t tiles = (p.Tq + kTile - 1) / kTile, heads = p.B * p.H;
@@ -81,14 +80,14 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
     load_tile<kBlock>(m.v[0], rows.v, b, hkv, D, 0, p.Tk);
   }
   close_copies();
-  make_delta<T, kD>(p, rows, b, h, i0, m.delta);
+  make_delta(p, rows, b, h, i0, m.delta);
   if (threadIdx.x < kTile) {
     const int64_t i = i0 + threadIdx.x;
     m.lse[threadIdx.x] = i < p.Tq ? rows.lse[(b * p.H + h) * p.Tq + i] * kLog2E : 0.0f;
   }
   if (rows.dq.base == nullptr) return;  // delta was all that is wanted of this kernel
 
-  TileSums dq[kM][kD / 8];
+  TileSums dq[1][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     const int64_t j0 = static_cast<int64_t>(t) * kTile;
@@ -98,11 +97,13 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
     }
     close_copies();
     wait_for_copies<1>();
+    Engine::show();
     __syncthreads();
 
-    TileSums s[kM][kNTiles] = {}, dp[kM][kNTiles] = {};
-    multiply_rows<kM>(s, m.q, warp * 16, m.k[t % 2]);
-    multiply_rows<kM>(dp, m.dout, warp * 16, m.v[t % 2]);
+    TileSums s[1][kNTiles] = {}, dp[1][kNTiles] = {};
+    Engine::template multiply_rows<1>(s, m.q, warp * 16, m.k[t % 2]);
+    Engine::template multiply_rows<1>(dp, m.dout, warp * 16, m.v[t % 2]);
+    Engine::finish(s, dp);
     const Border<false> seen(p, i0 + warp * 16, j0);
     const bool masked = t >= unmasked;
 #pragma unroll
@@ -117,9 +118,10 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
     }
     if (masked && !all_finite(m.k[t % 2])) {
       write_scratch(m.scratch[warp], s[0]);
-      multiply_columns_seen<T, kD>(dq[0], m.scratch[warp], m.k[t % 2], seen);
+      multiply_columns_seen<T>(dq[0], m.scratch[warp], m.k[t % 2], seen);
     } else {
-      multiply_columns<T, kM, kD>(dq, s, m.k[t % 2]);
+      Engine::template multiply_columns<T, 1, kD>(dq, s, m.k[t % 2]);
+      Engine::finish(dq);
     }
     __syncthreads();  // before this stage is overwritten
   }
@@ -128,17 +130,17 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   store_strip(rows.dq, b, h, D, i0 + warp * 16, p.Tq, dq[0], p.scale, p.scale, m.q, warp * 16);
 }
 
-template <class T, int kD>
+template <class Engine, class T, int kD>
 struct KeyMemory {
-  Tile<T, kD> k, v;
-  Tile<T, kD> q[2], dout[2];
-  WeightScratch<T> scratch[kWarps];
+  typename Engine::template Tile<T, kD> k, v;
+  typename Engine::template Tile<T, kD> q[2], dout[2];
+  WeightScratch<T> scratch[kBackwardWarps];
   float lse[2][kTile], delta[2][kTile];
 };
 
 // Step n of a key block is query tile `first + n % count` of head n / count of its group.
-template <class T, int kD>
-__device__ void load_queries(KeyMemory<T, kD>& m, int stage, const AttentionProblem& p,
+template <class Engine, class T, int kD>
+__device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const AttentionProblem& p,
                              const BackwardRows<T>& rows, int64_t b, int64_t h, int64_t i0) {
   const int D = static_cast<int>(p.D);
   load_tile<kBlock>(m.q[stage], rows.q, b, h, D, i0, p.Tq);
@@ -150,10 +152,10 @@ __device__ void load_queries(KeyMemory<T, kD>& m, int stage, const AttentionProb
   }
 }
 
-template <class T, int kD>
+template <class Engine, class T, int kD>
 __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& m = *reinterpret_cast<KeyMemory<T, kD>*>(memory);
+  auto& m = *reinterpret_cast<KeyMemory<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D);
   const int64_t heads = p.B * p.Hkv;
@@ -171,53 +173,44 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
   if (steps > 0) load_queries(m, 0, p, rows, b, head_at(0), query_at(0));
   close_copies();
 
-  TileSums dk[kM][kD / 8], dv[kM][kD / 8];
+  TileSums dk[1][kD / 8], dv[1][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     if (t + 1 < steps) load_queries(m, (t + 1) % 2, p, rows, b, head_at(t + 1), query_at(t + 1));
     close_copies();
     wait_for_copies<1>();
+    Engine::show();
     __syncthreads();
 
     const auto &q = m.q[t % 2], &dout = m.dout[t % 2];
     const int64_t i0 = query_at(t);
     const bool masked = i0 + kTile > p.Tq || (p.causal && j0 + kTile - 1 > i0 + p.Tk - p.Tq);
     const Border<true> seen(p, i0, j0 + warp * 16);
-    TileSums s[kM][kNTiles] = {};
-    multiply_rows<kM>(s, m.k, warp * 16, q);
+    TileSums s[1][kNTiles] = {}, dp[1][kNTiles] = {};
+    Engine::template multiply_rows<1>(s, m.k, warp * 16, q);
+    Engine::template multiply_rows<1>(dp, m.v, warp * 16, dout);
+    Engine::finish(s, dp);
 #pragma unroll
     for (int n = 0; n < kNTiles; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 4; ++e) {  // to probabilities, and the gradient of the scores
         const int query = n * 8 + col + e % 2;
+        const bool hidden = masked && !seen(g + e / 2 * 8, query);
         const float probability = exp2_fast(s[0][n].at[e] * scale_log2 - m.lse[t % 2][query]);
-        s[0][n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : probability;
+        const float ds = probability * (dp[0][n].at[e] - m.delta[t % 2][query]);
+        s[0][n].at[e] = hidden ? 0.0f : probability;
+        dp[0][n].at[e] = hidden ? 0.0f : ds;
       }
     }
-    const bool careful = masked && !(all_finite(q) & all_finite(dout));
-    if (careful) {
+    if (masked && !(all_finite(q) & all_finite(dout))) {
       write_scratch(m.scratch[warp], s[0]);
-      multiply_columns_seen<T, kD>(dv[0], m.scratch[warp], dout, seen);
+      multiply_columns_seen<T>(dv[0], m.scratch[warp], dout, seen);
+      write_scratch(m.scratch[warp], dp[0]);
+      multiply_columns_seen<T>(dk[0], m.scratch[warp], q, seen);
     } else {
-      multiply_columns<T, kM, kD>(dv, s, dout);
-    }
-
-    TileSums dp[kM][kNTiles] = {};
-    multiply_rows<kM>(dp, m.v, warp * 16, dout);
-#pragma unroll
-    for (int n = 0; n < kNTiles; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int query = n * 8 + col + e % 2;
-        const float ds = s[0][n].at[e] * (dp[0][n].at[e] - m.delta[t % 2][query]);
-        s[0][n].at[e] = masked && !seen(g + e / 2 * 8, query) ? 0.0f : ds;
-      }
-    }
-    if (careful) {
-      write_scratch(m.scratch[warp], s[0]);
-      multiply_columns_seen<T, kD>(dk[0], m.scratch[warp], q, seen);
-    } else {
-      multiply_columns<T, kM, kD>(dk, s, q);
+      Engine::template multiply_columns<T, 1, kD>(dv, s, dout);
+      Engine::template multiply_columns<T, 1, kD>(dk, dp, q);
+      Engine::finish(dv, dk);
     }
     __syncthreads();  // before this stage is overwritten
   }
@@ -229,9 +222,8 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
     store_strip(rows.dv, b, hkv, D, j0 + warp * 16, p.Tk, dv[0], 1.0f, 1.0f, m.v, warp * 16);
 }
 
-}  // namespace
-
-void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b) {
+template <class Engine>
+void backward(RankContext& ctx, const AttentionBackward& b) {
   const AttentionProblem& p = b.p;
   const Stream stream = cuda_stream(ctx);
   with_tensor_core_type(p.dtype, [&](auto zero) {
@@ -248,13 +240,13 @@ void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b)
                                  head_rows<T>(b.dv.tensor, p.D, b.dv.accumulate),
                                  b.lse.data<float>(),
                                  reinterpret_cast<float*>(b.workspace.raw())};
-      launch(flash_grad_query_kernel<T, kD>, Grid(blocks_for(p.Tq, kTile) * p.B * p.H), kBlock,
-             sizeof(QueryMemory<T, kD>), stream, p, rows);
+      launch(flash_grad_query_kernel<Engine, T, kD>, Grid(blocks_for(p.Tq, kTile) * p.B * p.H), kBlock,
+             sizeof(QueryMemory<Engine, T, kD>), stream, p, rows);
       if (!b.dk.wanted() && !b.dv.wanted()) return;
-      launch(flash_grad_key_kernel<T, kD>, Grid(blocks_for(p.Tk, kTile) * p.B * p.Hkv), kBlock,
-             sizeof(KeyMemory<T, kD>), stream, p, rows);
+      launch(flash_grad_key_kernel<Engine, T, kD>, Grid(blocks_for(p.Tk, kTile) * p.B * p.Hkv), kBlock,
+             sizeof(KeyMemory<Engine, T, kD>), stream, p, rows);
     });
   });
 }
 
-}  // namespace kiln
+}  // namespace kiln::flash

@@ -3,22 +3,17 @@
 // summed so far (online softmax). Keys and values of the next tile are copied while this one is worked on.
 // Tiles that no query of the block sees are skipped, and only tiles on the border are masked.
 // Floor: q, k, v once in, o and lse once out; 4 B H D operations per seen pair on the tensor cores.
+#pragma once
+
 #include "ops/attention/cuda_flash_tiles.cuh"
 
-namespace kiln {
-namespace {
+namespace kiln::flash {
 
-using namespace flash;
-
-// Strips of a warp: two of wide heads would not fit into its registers.
-template <int kD>
-constexpr int kStrips = kD <= 64 ? 2 : 1;
-
-template <class T, int kD, int kQueries>
+template <class Engine, class T, int kD, int kQueries>
 struct ForwardMemory {
-  static constexpr int kWarps = kQueries / 16 / kStrips<kD>;
-  Tile<T, kD, kQueries> q;  // o on the way out
-  Tile<T, kD> k[2], v[2];
+  static constexpr int kWarps = kQueries / 16 / Engine::template kStrips<kD>;
+  typename Engine::template Tile<T, kD, kQueries> q;  // o on the way out
+  typename Engine::template Tile<T, kD> k[2], v[2];
   WeightScratch<T> scratch[kWarps];
 };
 
@@ -68,11 +63,11 @@ struct ForwardRows {
   float* lse;  // [B, H, Tq]
 };
 
-template <class T, int kD, int kQueries>
-__global__ void __launch_bounds__(2 * kQueries / kStrips<kD>)
+template <class Engine, class T, int kD, int kQueries>
+__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>)
     flash_forward_kernel(AttentionProblem p, ForwardRows<T> rows) {
-  using Memory = ForwardMemory<T, kD, kQueries>;
-  constexpr int kM = kStrips<kD>, kThreads = 32 * Memory::kWarps;
+  using Memory = ForwardMemory<Engine, T, kD, kQueries>;
+  constexpr int kM = Engine::template kStrips<kD>, kThreads = 32 * Memory::kWarps;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& m = *reinterpret_cast<Memory*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
@@ -100,10 +95,12 @@ __global__ void __launch_bounds__(2 * kQueries / kStrips<kD>)
     if (t + 1 < steps) load_keys(t + 1);
     close_copies();
     wait_for_copies<1>();
+    Engine::show();
     __syncthreads();
 
     TileSums s[kM][kNTiles] = {};
-    multiply_rows<kM>(s, m.q, own, m.k[t % 2]);
+    Engine::template multiply_rows<kM>(s, m.q, own, m.k[t % 2]);
+    Engine::finish(s);
     const bool masked = t >= unmasked;
 #pragma unroll
     for (int strip = 0; strip < kM; ++strip) {
@@ -124,10 +121,11 @@ __global__ void __launch_bounds__(2 * kQueries / kStrips<kD>)
       for (int strip = 0; strip < kM; ++strip) {
         const Border<false> seen(p, i0 + own + 16 * strip, static_cast<int64_t>(t) * kTile);
         write_scratch(m.scratch[warp], s[strip]);
-        multiply_columns_seen<T, kD>(o[strip], m.scratch[warp], m.v[t % 2], seen);
+        multiply_columns_seen<T>(o[strip], m.scratch[warp], m.v[t % 2], seen);
       }
     } else {
-      multiply_columns<T, kM, kD>(o, s, m.v[t % 2]);
+      Engine::template multiply_columns<T, kM, kD>(o, s, m.v[t % 2]);
+      Engine::finish(o);
     }
     __syncthreads();  // before this stage is overwritten
   }
@@ -154,19 +152,18 @@ __global__ void __launch_bounds__(2 * kQueries / kStrips<kD>)
   }
 }
 
-template <class T, int kD, int kQueries>
-void run(RankContext& ctx, const AttentionForward& f) {
+template <class Engine, class T, int kD, int kQueries>
+void run_forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
-  using Memory = ForwardMemory<T, kD, kQueries>;
+  using Memory = ForwardMemory<Engine, T, kD, kQueries>;
   const ForwardRows<T> rows{head_rows<T>(f.q, p.D), head_rows<T>(f.k, p.D), head_rows<T>(f.v, p.D),
                             head_rows<T>(f.o, p.D), f.lse.data<float>()};
-  launch(flash_forward_kernel<T, kD, kQueries>, Grid(blocks_for(p.Tq, kQueries) * p.B * p.H),
+  launch(flash_forward_kernel<Engine, T, kD, kQueries>, Grid(blocks_for(p.Tq, kQueries) * p.B * p.H),
          32 * Memory::kWarps, sizeof(Memory), cuda_stream(ctx), p, rows);
 }
 
-}  // namespace
-
-void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f) {
+template <class Engine>
+void forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
   // Blocks of 128 queries read keys half as often; where they would be too few to fill the GPU, blocks of 64.
   const bool few = p.B * p.H * blocks_for(p.Tq, 128) < 4 * 132;
@@ -174,9 +171,9 @@ void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f) {
     using T = decltype(zero);
     with_tile_width(p.D, [&](auto width) {
       constexpr int kD = decltype(width)::value;
-      few ? run<T, kD, 64>(ctx, f) : run<T, kD, 128>(ctx, f);
+      few ? run_forward<Engine, T, kD, 64>(ctx, f) : run_forward<Engine, T, kD, 128>(ctx, f);
     });
   });
 }
 
-}  // namespace kiln
+}  // namespace kiln::flash

@@ -19,8 +19,9 @@ void check(CUptiResult result, const char* call) {
   if (result == CUPTI_SUCCESS) return;
   const char* name = nullptr;
   if (load_cupti().get_result_string(result, &name) != CUPTI_SUCCESS || name == nullptr) name = "unknown";
+  const bool taken = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   throw Error(cat("[cupti] ", call, ": ", name),
-              "CUPTI serves one at a time: run without nsys, ncu or another profiler");
+              taken ? "CUPTI serves one at a time: run without nsys, ncu or another profiler" : "");
 }
 
 // CUPTI hands its callbacks no argument of ours and may call them from a thread of its own, even while the

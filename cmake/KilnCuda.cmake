@@ -23,3 +23,10 @@ set(CMAKE_CUDA_ARCHITECTURES ${KILN_CUDA_ARCHS})
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
+
+# Kernel times for `kiln bench step --split`. Only the header is needed here: the library is loaded when it is used.
+if(CUDAToolkit_CUPTI_INCLUDE_DIR)
+  set(KILN_CUPTI ON)
+else()
+  message(STATUS "kiln: cupti.h was not found in the CUDA toolkit; kiln bench step --split is left out on GPUs")
+endif()

@@ -15,8 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSplitSteps = 5;
-
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -94,33 +92,23 @@ void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfM
   row.measured = ctx.allocator().stats();
 }
 
-StepSplit split_step(const RankOptions& rank, const StepSpec& spec, OutOfMemory& full) {
-  RankContext ctx(rank);
-  ctx.allocator().add_observer(&full);
-  StepSpec eager = spec;
-  eager.step.graph = false;
-  StepRun step(ctx, eager);
-  step.run();
-  step.finish();
-  OpTimes times(ctx);
-  std::vector<std::vector<TimedOp>> steps;
-  double host = 0;  // seconds of queueing; the first step makes the marks and counts for nothing else
-  for (int i = 0; i <= kSplitSteps; ++i) {
-    times.clear();
-    if (i > 0) ctx.backend().hold(ctx.compute(), std::min(0.5, 1.5 * host));
-    const Clock::time_point begin = Clock::now();
-    step.run();
-    host = seconds_since(begin);
-    step.finish();
-    if (i > 0) steps.push_back(times.take());
+// What goes wrong in `work` is what the row says then.
+void attempt(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory&)>& work) {
+  OutOfMemory full;
+  try {
+    work(full);
+  } catch (const Error& error) {
+    if (full.happened) return no_memory(row, rank, error.what());
+    row.status = StepRow::Status::failed;
+    row.reason = error.what();
+  } catch (const std::bad_alloc&) {
+    no_memory(row, rank, "out of memory on the host");
   }
-  return {median_ops(steps, ctx.device().type == DeviceType::cuda ? empty_span_ms(ctx) : 0)};
 }
 
 void run_row(const BenchStepRequest& request, StepRow& row, Clock::time_point begun) {
-  OutOfMemory full;
   const RankOptions rank = rank_for(request, row);
-  try {
+  attempt(rank, row, [&](OutOfMemory& full) {
     StepPlan plan = plan_step(row.spec, rank);
     row.predicted = plan.memory;
     row.planned = std::move(plan.ops);
@@ -134,13 +122,22 @@ void run_row(const BenchStepRequest& request, StepRow& row, Clock::time_point be
                        cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
                            " are available"));
     time_steps(request, rank, full, row, begun);
-    if (request.split) row.split = split_step(rank, row.spec, full);
-  } catch (const Error& error) {
-    if (full.happened) return no_memory(row, rank, error.what());
-    row.status = StepRow::Status::failed;
-    row.reason = error.what();
-  } catch (const std::bad_alloc&) {
-    no_memory(row, rank, "out of memory on the host");
+  });
+}
+
+// After everything that is timed by the clock: once CUPTI is attached, each launch costs the host more.
+void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
+  std::optional<KernelTimes> times;  // one for all rows
+  for (StepRow& row : report.rows) {
+    if (!row.timed()) continue;
+    const RankOptions rank = rank_for(request, row);
+    attempt(rank, row, [&](OutOfMemory& full) {
+      const bool gpu = request.device.type == DeviceType::cuda;
+      if (gpu && !times) times.emplace();
+      RankContext ctx(rank);
+      ctx.allocator().add_observer(&full);
+      row.split = gpu ? split_by_kernels(ctx, row.spec, *times) : split_by_ops(ctx, row.spec);
+    });
   }
 }
 
@@ -183,12 +180,6 @@ std::vector<StepRow> all_rows(const BenchStepRequest& r) {
 }
 
 }  // namespace
-
-double StepSplit::sum_ms() const {
-  double sum = 0;
-  for (const TimedOp& op : ops) sum += op.ms;
-  return sum;
-}
 
 double StepRow::floor_ms() const {
   double sum = 0;
@@ -250,6 +241,15 @@ void check_bench_step(const BenchStepRequest& r) {
   if (r.graph == GraphChoice::on && r.device.type != DeviceType::cuda)
     throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
+  const bool gpu = r.device.type == DeviceType::cuda;
+  if (r.kernels > 0 && !gpu)
+    throw Error(cat("--kernels is ", r.kernels, ", and ", r.device.str(), " runs ops without kernels"),
+                "use --split, or --device cuda", ErrorKind::usage);
+  if (const std::string why = r.split && gpu ? why_no_kernel_times() : ""; !why.empty())
+    throw Error(
+        cat("--split needs CUPTI on a GPU: ", why),
+        "it comes with the CUDA toolkit: put its lib64 or extras/CUPTI/lib64 folder into LD_LIBRARY_PATH",
+        ErrorKind::unavailable);
   for (const StepRow& row : all_rows(r)) check_config(row.spec.model);
 }
 
@@ -280,6 +280,11 @@ BenchStepReport bench_step(const BenchStepRequest& r,
         {cat(name_of(t), " ", place.ceilings.flops.at(t).name), place.ceilings.flops.at(t).per_second});
   for (StepRow& row : report.rows)
     row.best = {place.ceilings.flops.at(policy_of(row.spec.precision).compute).per_second, report.copy};
+  if (r.split) {
+    progress("asking where the milliseconds go");
+    split_rows(r, report);
+    report.kernels = r.kernels;
+  }
   progress("");
   return report;
 }

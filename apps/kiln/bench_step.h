@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "kiln/bench_op.h"
+#include "kiln/bench_step_split.h"
 #include "model/size_registry.h"
-#include "perf/op_times.h"
-#include "perf/step_run.h"
 
 namespace kiln::cli {
 
@@ -31,16 +30,11 @@ struct BenchStepRequest {
   double clip = 0;
   int warmups = 5, steps = 10;
   bool split = false;
+  int kernels = 0;  // to list, of those that take most time; they come with the split
   Device device;
   int threads = 0;
   uint64_t seed = 0;
   std::chrono::steady_clock::time_point begun;  // when the command began: the first row's clock starts there
-};
-
-// Where a step's milliseconds go, op by op, from steps run eagerly on a device that never waits for the host.
-struct StepSplit {
-  std::vector<TimedOp> ops;
-  double sum_ms() const;
 };
 
 struct StepRow {
@@ -83,6 +77,7 @@ struct BenchStepReport {
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per dtype of products
   std::vector<StepRow> rows;
+  int kernels = 0;  // to list under a split
 
   bool any_timed() const;
   const StepRow* first_not_timed() const;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
+#include "kiln/bench_step_split_pages.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
@@ -15,11 +16,6 @@ namespace {
 using nlohmann::ordered_json;
 
 double ms(double seconds) { return 1e3 * seconds; }
-
-// Three or four digits that mean something, without exponents.
-std::string digits(double x) {
-  return x >= 100 ? fmt::format("{:.0f}", x) : x >= 10 ? fmt::format("{:.1f}", x) : fmt::format("{:.3g}", x);
-}
 
 std::string mib(std::size_t bytes) { return fmt::format("{:.0f}", static_cast<double>(bytes) / 0x1p20); }
 
@@ -82,7 +78,7 @@ std::vector<std::string> cells(const StepRow& r) {
   return line;
 }
 
-std::string aligned(const std::vector<std::vector<std::string>>& table, std::size_t left) {
+std::string aligned(const TextTable& table, std::size_t left) {
   std::vector<std::size_t> width(table.front().size());
   for (const auto& line : table) {
     for (std::size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
@@ -98,56 +94,6 @@ std::string aligned(const std::vector<std::vector<std::string>>& table, std::siz
     text += row + "\n";
   }
   return text;
-}
-
-// --- where the milliseconds go
-
-double gaps_ms(const StepRow& r) { return ms(r.timing.p50) - r.split->sum_ms(); }
-
-std::vector<std::vector<std::string>> split_table(const StepRow& r) {
-  std::vector<std::vector<std::string>> table = {
-      {"part", "calls", "ms", "of step", "floor ms", "of floor", "GB/s", "TFLOP/s"}};
-  const double step = ms(r.timing.p50);
-  auto share = [&](double part) { return fmt::format("{:.1f} %", 100 * part / step); };
-  for (const ClassTime& c : by_class(r.split->ops, r.best)) {
-    table.push_back({std::string(name_of(c.what)), fmt::format("{}", c.calls), fmt::format("{:.3f}", c.ms),
-                     share(c.ms), fmt::format("{:.3f}", c.floor_ms),
-                     c.ms > 0 ? fmt::format("{:.0f} %", 100 * c.floor_ms / c.ms) : "-",
-                     c.ms > 0 ? digits(c.cost.bytes / c.ms / 1e6) : "-",
-                     c.ms > 0 ? digits(c.cost.flops / c.ms / 1e9) : "-"});
-  }
-  table.push_back({"gaps", "", fmt::format("{:.3f}", gaps_ms(r)), share(gaps_ms(r)), "", "", "", ""});
-  table.push_back({"step", "", fmt::format("{:.3f}", step), "", fmt::format("{:.3f}", r.floor_ms()),
-                   fmt::format("{:.0f} %", 100 * r.floor_ms() / step), "", ""});
-  return table;
-}
-
-ordered_json split_json(const StepRow& r) {
-  ordered_json classes = ordered_json::object(), ops = ordered_json::array();
-  for (const ClassTime& c : by_class(r.split->ops, r.best)) {
-    classes[std::string(name_of(c.what))] = {{"calls", c.calls},
-                                             {"ms", c.ms},
-                                             {"floor_ms", c.floor_ms},
-                                             {"flops", c.cost.flops},
-                                             {"bytes", c.cost.bytes}};
-  }
-  for (const OpTotal& t : by_op(r.split->ops, r.best)) {
-    ops.push_back({{"op", t.op.op},
-                   {"variant", t.op.variant},
-                   {"pass", t.op.pass == Pass::forward ? "forward" : "backward"},
-                   {"recomputed", t.op.recomputed},
-                   {"class", name_of(class_of(t.op.op))},
-                   {"calls", t.calls},
-                   {"ms", t.op.ms},
-                   {"floor_ms", t.floor_ms},
-                   {"flops", t.op.cost.flops},
-                   {"bytes", t.op.cost.bytes}});
-  }
-  return {{"classes", classes},
-          {"sum_ms", r.split->sum_ms()},
-          {"gaps_ms", gaps_ms(r)},
-          {"step_ms", ms(r.timing.p50)},
-          {"ops", ops}};
 }
 
 // --- rows as JSON
@@ -235,7 +181,7 @@ std::string dump(const ordered_json& page, int indent) {
 
 std::string step_text(const BenchStepReport& report) {
   std::string text = place(report) + "\n\n";
-  std::vector<std::vector<std::string>> table = {kHeader};
+  TextTable table = {kHeader};
   std::string remarks;
   for (const StepRow& r : report.rows) {
     const std::string name =
@@ -259,13 +205,14 @@ std::string step_text(const BenchStepReport& report) {
     text += fmt::format("\n{} {} {}: where the milliseconds go\n", r.size.name, name_of(r.spec.precision),
                         title(r));
     text += aligned(split_table(r), 1);
+    if (report.kernels > 0) text += "\n" + aligned(kernel_table(r, report.kernels), 2);
   }
   return text;
 }
 
 std::string step_markdown(const BenchStepReport& report) {
   std::string text = fmt::format("{}.\n\n", place(report));
-  auto rows = [&](const std::vector<std::vector<std::string>>& table, std::size_t left) {
+  auto rows = [&](const TextTable& table, std::size_t left) {
     for (std::size_t i = 0; i < table.size(); ++i) {
       text += fmt::format("| {} |\n", fmt::join(table[i], " | "));
       if (i > 0) continue;
@@ -274,7 +221,7 @@ std::string step_markdown(const BenchStepReport& report) {
       text += "\n";
     }
   };
-  std::vector<std::vector<std::string>> table = {kHeader};
+  TextTable table = {kHeader};
   for (const StepRow& r : report.rows) {
     if (r.timed()) table.push_back(cells(r));
   }
@@ -286,6 +233,9 @@ std::string step_markdown(const BenchStepReport& report) {
     if (!r.timed() || !r.split) continue;
     text += fmt::format("\n{}, {}:\n\n", r.size.name, r.variant_set());
     rows(split_table(r), 1);
+    if (report.kernels == 0) continue;
+    text += "\n";
+    rows(kernel_table(r, report.kernels), 2);
   }
   return text;
 }

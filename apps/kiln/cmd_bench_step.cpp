@@ -24,7 +24,7 @@ namespace {
 struct Typed {
   std::string sizes = "small", contexts = "512", dtypes = "bf16", presets = "optimized", modes = "full";
   std::string batch, vocab, micro_steps, warmups, steps, clip, variants, recompute = "none", graph = "auto",
-                                                                         threads = "0", format;
+                                                                         threads = "0", format, kernels;
   bool split = false;
 };
 
@@ -95,7 +95,8 @@ BenchStepRequest read_request(const Typed& t, const CommonOptions& common) {
   read_number<double>("--clip", t.clip, 0.0, 1e9, r.clip);
   read_number<int>("--warmup", t.warmups, 0, 1 << 20, r.warmups);
   read_number<int>("--steps", t.steps, 1, 1 << 20, r.steps);
-  r.split = t.split;
+  read_number<int>("--kernels", t.kernels, 1, 1 << 16, r.kernels);
+  r.split = t.split || r.kernels > 0;
   r.threads = parse_threads(t.threads);
   r.seed = common.seed;
   std::string why_no_gpu;
@@ -165,6 +166,8 @@ std::function<bool()> add_bench_step(CLI::App& app, const CommonOptions& common)
                    "on, off or auto (default): where the device can, but not in the baseline")
       ->type_name("NAME");
   step->add_flag("--split", t->split, "Also where the milliseconds go, by class of op, beside their floor");
+  step->add_option("--kernels", t->kernels, "On a GPU the split, and the N kernels that take most of it")
+      ->type_name("N");
   step->add_option("--threads", t->threads, "Of the CPU (default all)")->type_name("N");
   step->add_option("--format", t->format, "table, md or csv (default table)")->type_name("NAME");
   return [t, step, &common] {

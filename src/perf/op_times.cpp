@@ -103,7 +103,7 @@ std::vector<OpTotal> by_op(const std::vector<TimedOp>& ops, const Rates& best) {
   return rows;
 }
 
-std::vector<TimedOp> median_ops(const std::vector<std::vector<TimedOp>>& steps, double empty_ms) {
+std::vector<TimedOp> median_ops(const std::vector<std::vector<TimedOp>>& steps) {
   if (steps.empty()) return {};
   std::vector<TimedOp> ops = steps.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -114,7 +114,7 @@ std::vector<TimedOp> median_ops(const std::vector<std::vector<TimedOp>>& steps, 
                         "th was ", ops[i].op));
       samples.push_back(step[i].ms);
     }
-    ops[i].ms = std::max(0.0, summarize(std::move(samples)).p50 - empty_ms);
+    ops[i].ms = summarize(std::move(samples)).p50;
   }
   return ops;
 }

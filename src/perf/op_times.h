@@ -1,5 +1,6 @@
 // Where the milliseconds of a step go: an observer that queues a mark before and after every op and reads
-// them when the step is done. It belongs to steps that run eagerly; a replayed graph calls no op.
+// them when the step is done. It belongs to the CPU and to meta: a replayed graph calls no op, and on a GPU
+// marks would charge every kernel with its own launch (kernel_times.h is for that).
 #pragma once
 
 #include <string_view>
@@ -73,8 +74,7 @@ struct OpTotal {
 // One row for each op, variant and pass, the slowest first.
 std::vector<OpTotal> by_op(const std::vector<TimedOp>& ops, const Rates& best);
 
-// The same step timed several times: each op's median, less what an empty span takes. Throws where the steps
-// did not run the same ops.
-std::vector<TimedOp> median_ops(const std::vector<std::vector<TimedOp>>& steps, double empty_ms);
+// The same step timed several times: each op's median. Throws where the steps did not run the same ops.
+std::vector<TimedOp> median_ops(const std::vector<std::vector<TimedOp>>& steps);
 
 }  // namespace kiln

@@ -31,20 +31,6 @@ double StreamMarks::ms_between(std::size_t from, std::size_t to) const {
   return events_[to]->elapsed_ms(*events_[from]);
 }
 
-double empty_span_ms(RankContext& ctx) {
-  constexpr std::size_t kMarks = 65;
-  StreamMarks marks(ctx);
-  for (int pass = 0; pass < 2; ++pass) {  // the first makes the marks
-    ctx.synchronize();
-    marks.clear();
-    ctx.backend().hold(ctx.compute(), 2e-3);
-    for (std::size_t i = 0; i < kMarks; ++i) marks.mark();
-  }
-  std::vector<double> spans;
-  for (std::size_t i = 1; i < kMarks; ++i) spans.push_back(marks.ms_between(i - 1, i));
-  return summarize(std::move(spans)).p50;
-}
-
 Timing time_queued(RankContext& ctx, const TimedRound& round, const TimingOptions& o) {
   const Clock::time_point begin = Clock::now();
   StreamMarks marks(ctx);

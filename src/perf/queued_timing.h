@@ -28,10 +28,6 @@ class StreamMarks {
   std::size_t used_ = 0;
 };
 
-// What two marks with nothing between them are apart on a busy stream: some microseconds on a GPU that every
-// span between marks contains and the work alone would not.
-double empty_span_ms(RankContext& ctx);
-
 // One round of work: does what is not timed, and hands every call that is to `timed`, which runs it at once.
 using TimedCall = std::function<void(const std::function<void()>&)>;
 using TimedRound = std::function<void(const TimedCall& timed)>;

@@ -219,6 +219,36 @@ TEST(BenchStep, AFailedRowIsShownAndNotStored) {
   EXPECT_EQ(json::parse(step_json(report)).at("not_timed").at(0).at("gate"), "failed");
 }
 
+// A split made of kernels, as a GPU gives one.
+TEST(BenchStep, KernelsAreShownByPartAndByName) {
+  BenchStepReport report = run(little_request());
+  StepRow& row = report.rows.at(0);
+  ASSERT_TRUE(row.timed()) << row.reason;
+  std::vector<KernelRecord> records;
+  for (uint64_t step = 0; step < 3; ++step) {
+    const uint64_t t = 1000000 * step;
+    records.push_back({KernelRecord::Kind::kernel, "nvjet_hsh_128x64", t, t + 600000, 1});
+    records.push_back({KernelRecord::Kind::kernel, "nvjet_hsh_128x64", t + 600000, t + 700000, 2});
+    records.push_back({KernelRecord::Kind::copy, "memcpy", t + 750000, t + 900000, 0});
+  }
+  row.split = StepSplit{{}, split_kernels(records, 2)};
+  report.kernels = 1;
+  const std::string text = step_text(report);
+  EXPECT_NE(text.find("\ngemm               2  0.700"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nnvjet_hsh_128x64  gemm      2  0.700      350"), std::string::npos) << text;
+  EXPECT_EQ(text.find("\nmemcpy"), std::string::npos) << text;  // one kernel was asked for
+  EXPECT_NE(step_markdown(report).find("| nvjet_hsh_128x64 | gemm | 2 |"), std::string::npos);
+  const json split = json::parse(step_json(report)).at("rows").at(0).at("split");
+  EXPECT_EQ(split.at("by"), "kernels");
+  EXPECT_EQ(split.at("steps"), 2);
+  EXPECT_NEAR(split.at("classes").at("copies").at("ms").get<double>(), 0.15, 1e-9);
+  EXPECT_NEAR(split.at("gaps_ms").get<double>(), 0.15, 1e-9);
+  EXPECT_NEAR(split.at("traced_step_ms").get<double>(), 1, 1e-9);
+  EXPECT_GT(split.at("classes").at("gemm").at("floor_ms").get<double>(), 0);
+  EXPECT_EQ(split.at("kernels").size(), 2U);
+  EXPECT_NEAR(split.at("kernels").at(0).at("mean_us").get<double>(), 350, 1e-6);
+}
+
 TEST(BenchStep, RefusesWhatCannotBe) {
   BenchStepRequest r = little_request();
   r.device = Device::meta();
@@ -231,6 +261,10 @@ TEST(BenchStep, RefusesWhatCannotBe) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::unavailable);
   }
+  r = little_request();
+  r.split = true;
+  r.kernels = 5;
+  EXPECT_THROW(check_bench_step(r), Error);
   r = little_request();
   r.variants = "swiglu=fuse";
   EXPECT_THROW(check_bench_step(r), Error);

@@ -120,6 +120,8 @@ expect 2 1 '^kiln: --format and --json are both given' bench step --format md --
 expect 2 2 '^kiln: meta runs no kernels' bench step --device meta
 expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" "${step[@]}" --size nano --graph on
 expect 3 1 '^kiln: cuda:9999 is not available: .' bench step --device cuda:9999
+expect 2 2 '^kiln: --kernels is 5, and cpu runs ops without kernels$' "${step[@]}" --size nano --kernels 5
+expect 2 1 "^kiln: --kernels is '0'; expected a number from 1 to" bench step --kernels 0
 expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are available$' \
   bench step --size 10b --batch 4096 --ctx 4096 --device cpu --out "$work/steps"
 grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"

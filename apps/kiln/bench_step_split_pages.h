@@ -1,0 +1,21 @@
+// The tables and the JSON of --split: parts of a step, and its slowest kernels.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "kiln/bench_step.h"
+
+namespace kiln::cli {
+
+// Three or four digits that mean something, without exponents.
+std::string digits(double x);
+
+using TextTable = std::vector<std::vector<std::string>>;  // the first line is the heading
+
+TextTable split_table(const StepRow& row);
+TextTable kernel_table(const StepRow& row, int most);  // empty where the split knows no kernels
+nlohmann::ordered_json split_json(const StepRow& row);
+
+}  // namespace kiln::cli

@@ -1,0 +1,38 @@
+// When each kernel and each copy ran, as the GPU itself says: CUPTI's activity records. They cover kernels of
+// replayed graphs too, where no op is called and no mark can stand between two nodes. What a record cannot
+// say is which op launched it; kernel_split.h tells by the name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kiln {
+
+struct KernelRecord {
+  enum class Kind { kernel, copy, fill };
+  Kind kind = Kind::kernel;
+  std::string name;  // of a kernel, as the linker sees it
+  uint64_t start_ns = 0, end_ns = 0;
+  uint64_t graph_node = 0;  // 0: launched by the host
+};
+
+// Why there are no records to be had here; empty where there are. Loads CUPTI, which attaches to nothing
+// until a KernelTimes is made.
+std::string why_no_kernel_times();
+
+// CUPTI is attached while one lives, and every launch costs the host more; what is to be timed by the clock
+// is timed before. Make it before the graphs that are to be watched are captured, and only one at a time.
+class KernelTimes {
+ public:
+  KernelTimes();  // throws where why_no_kernel_times() has a reason
+  ~KernelTimes();
+  KernelTimes(const KernelTimes&) = delete;
+  KernelTimes& operator=(const KernelTimes&) = delete;
+
+  // At both the device must be idle: a record is whole when its kernel is done.
+  void start();                      // forgets what ran before
+  std::vector<KernelRecord> stop();  // what ran since, by start. Throws where records were lost
+};
+
+}  // namespace kiln

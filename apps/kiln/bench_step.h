@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/tune_file.h"
 #include "kiln/bench_op.h"
 #include "model/size_registry.h"
 #include "perf/op_times.h"
@@ -31,6 +32,7 @@ struct BenchStepRequest {
   double clip = 0;
   int warmups = 5, steps = 10;
   bool split = false;
+  std::optional<TuneFile> tuning;  // of the device's products; else the library's own
   Device device;
   int threads = 0;
   uint64_t seed = 0;
@@ -51,6 +53,7 @@ struct StepRow {
   ModelSize size{};
   StepSpec spec;
   std::string preset, variants;
+  bool tuned = false;                                    // products as `kiln tune` chose them
   std::vector<std::pair<std::string, std::string>> ops;  // op and variant, as the step takes them
 
   Timing timing;           // of one step, seconds, by marks on the device

@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 
 #include "base/error.h"
 #include "base/nearest_name.h"
 #include "kiln/one_line.h"
+#include "kiln/parse_number.h"
 
 namespace kiln::cli {
 
@@ -33,6 +35,22 @@ std::size_t index_of(std::string_view option, std::string_view seen,
               near.empty() ? fmt::format("it takes {}", fmt::join(names, ", "))
                            : fmt::format("did you mean '{}'?", near),
               ErrorKind::usage);
+}
+
+std::vector<ModelSize> read_sizes(const std::string& names, const std::string& vocab) {
+  const auto lower = [](std::string word) {
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return word;
+  };
+  std::vector<ModelSize> sizes;
+  for (const std::string& name : read_list<std::string>(names, lower)) {
+    ModelSize size = find_model_size(name);
+    read_number<int64_t>("--vocab", vocab, 1, 1 << 24, size.vocab);
+    (void)config_of(size);  // throws for one that cannot be built
+    sizes.push_back(size);
+  }
+  return sizes;
 }
 
 int parse_threads(const std::string& text) {

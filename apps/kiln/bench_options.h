@@ -1,9 +1,12 @@
 // What the studies of `kiln bench` read from their command lines alike.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "model/size_registry.h"
 
 namespace kiln::cli {
 
@@ -13,6 +16,20 @@ std::vector<std::string> split_at_commas(std::string_view text);
 // One of `names`, or Error(usage) with the nearest.
 std::size_t index_of(std::string_view option, std::string_view seen,
                      const std::vector<std::string_view>& names);
+
+// Each item of a list once, in the order given.
+template <class T, class Read>
+std::vector<T> read_list(const std::string& text, Read read) {
+  std::vector<T> items;
+  for (const std::string& word : split_at_commas(text)) {
+    const T item = read(word);
+    if (std::find(items.begin(), items.end(), item) == items.end()) items.push_back(item);
+  }
+  return items;
+}
+
+// Models by name, with another vocabulary where one is given.
+std::vector<ModelSize> read_sizes(const std::string& names, const std::string& vocab);
 
 int parse_threads(const std::string& text);
 

@@ -34,6 +34,10 @@ RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   return o;
 }
 
+void use_tuning(RankContext& ctx, const BenchStepRequest& request) {
+  if (request.tuning) ctx.backend().use_matmuls(request.tuning->choices);
+}
+
 // What the device could give to one process.
 std::size_t room_on(const Device& device) {
   if (device.type == DeviceType::cuda) {
@@ -58,6 +62,7 @@ void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfM
                 Clock::time_point begun) {
   RankContext ctx(rank);
   ctx.allocator().add_observer(&full);
+  use_tuning(ctx, request);
   StepRun step(ctx, row.spec);
   StreamMarks marks(ctx);
   const int all = request.warmups + request.steps;
@@ -136,6 +141,7 @@ void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
       if (gpu && !times) times.emplace();
       RankContext ctx(rank);
       ctx.allocator().add_observer(&full);
+      use_tuning(ctx, request);
       row.split = gpu ? split_by_kernels(ctx, row.spec, *times) : split_by_ops(ctx, row.spec);
     });
   }
@@ -147,6 +153,7 @@ StepRow make_row(const BenchStepRequest& r, const ModelSize& size, int64_t conte
   row.size = size;
   row.preset = preset;
   row.variants = r.variants;
+  row.tuned = r.tuning.has_value();
   row.spec.model = config_of(size);
   row.spec.model.recompute = r.recompute;
   choose_variants(preset, r.variants, r.device.target).apply_to(row.spec.model);
@@ -189,11 +196,11 @@ double StepRow::floor_ms() const {
 
 std::string StepRow::variant_set() const {
   auto shape = [](bool fused) { return fused ? "fused" : "split"; };
-  return fmt::format("{}{}{},dtype={},graph={},recompute={},micro_steps={},clip={},qkv={},gate_up={}", preset,
-                     variants.empty() ? "" : ",", variants, name_of(spec.precision),
+  return fmt::format("{}{}{},dtype={},graph={},recompute={},micro_steps={},clip={},qkv={},gate_up={}{}",
+                     preset, variants.empty() ? "" : ",", variants, name_of(spec.precision),
                      spec.step.graph ? "on" : "off", name_of(spec.model.recompute), spec.step.micro_steps,
                      spec.step.max_norm > 0 ? fmt::format("{:g}", spec.step.max_norm) : "off",
-                     shape(spec.model.fused_qkv), shape(spec.model.fused_gate_up));
+                     shape(spec.model.fused_qkv), shape(spec.model.fused_gate_up), tuned ? ",tune=on" : "");
 }
 
 bool BenchStepReport::any_timed() const {

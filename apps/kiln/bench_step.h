@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/tune_file.h"
 #include "kiln/bench_op.h"
 #include "kiln/bench_step_split.h"
 #include "model/size_registry.h"
@@ -30,7 +31,8 @@ struct BenchStepRequest {
   double clip = 0;
   int warmups = 5, steps = 10;
   bool split = false;
-  int kernels = 0;  // to list, of those that take most time; they come with the split
+  int kernels = 0;                 // to list, of those that take most time; they come with the split
+  std::optional<TuneFile> tuning;  // of the device's products; else the library's own
   Device device;
   int threads = 0;
   uint64_t seed = 0;
@@ -45,6 +47,7 @@ struct StepRow {
   ModelSize size{};
   StepSpec spec;
   std::string preset, variants;
+  bool tuned = false;                                    // products as `kiln tune` chose them
   std::vector<std::pair<std::string, std::string>> ops;  // op and variant, as the step takes them
 
   Timing timing;           // of one step, seconds, by marks on the device

@@ -45,5 +45,6 @@ CommandBody add_sample(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);
 CommandBody add_tokenize(CLI::App& app, const CommonOptions& common);
 CommandBody add_train(CLI::App& app, const CommonOptions& common);
+CommandBody add_tune(CLI::App& app, const CommonOptions& common);
 
 }  // namespace kiln::cli

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "kiln/bench_step_pages.h"
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
+#include "kiln/tuned.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
@@ -23,39 +23,10 @@ namespace {
 
 struct Typed {
   std::string sizes = "small", contexts = "512", dtypes = "bf16", presets = "optimized", modes = "full";
-  std::string batch, vocab, micro_steps, warmups, steps, clip, variants, recompute = "none", graph = "auto",
-                                                                         threads = "0", format, kernels;
+  std::string batch, vocab, micro_steps, warmups, steps, clip, variants,
+      recompute = "none", graph = "auto", tune = "auto", threads = "0", format, kernels;
   bool split = false;
 };
-
-// Each item once, in the order given.
-template <class T, class Read>
-std::vector<T> read_list(const std::string& text, Read read) {
-  std::vector<T> items;
-  for (const std::string& word : split_at_commas(text)) {
-    const T item = read(word);
-    if (std::find(items.begin(), items.end(), item) == items.end()) items.push_back(item);
-  }
-  return items;
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-std::vector<ModelSize> read_sizes(const Typed& t) {
-  std::vector<ModelSize> sizes;
-  for (const std::string& name :
-       read_list<std::string>(t.sizes, [](const std::string& word) { return lower(word); })) {
-    ModelSize size = find_model_size(name);
-    read_number<int64_t>("--vocab", t.vocab, 1, 1 << 24, size.vocab);
-    (void)config_of(size);  // throws for one that cannot be built
-    sizes.push_back(size);
-  }
-  return sizes;
-}
 
 std::vector<std::string> read_presets(const std::string& text) {
   std::vector<std::string> presets;
@@ -79,7 +50,7 @@ StepMode read_mode(const std::string& word) {
 BenchStepRequest read_request(const Typed& t, const CommonOptions& common) {
   BenchStepRequest r;
   r.begun = std::chrono::steady_clock::now();
-  r.sizes = read_sizes(t);
+  r.sizes = read_sizes(t.sizes, t.vocab);
   r.contexts = read_list<int64_t>(
       t.contexts, [](const std::string& word) { return parse_number<int64_t>("--ctx", word, 1, 1 << 24); });
   r.precisions = read_list<Precision>(
@@ -109,7 +80,9 @@ BenchStepRequest read_request(const Typed& t, const CommonOptions& common) {
 
 void run_bench_step(const Typed& typed, const CommonOptions& common) {
   check_format(typed.format, common.json);
-  const BenchStepRequest request = read_request(typed, common);
+  BenchStepRequest request = read_request(typed, common);
+  request.tuning = find_tuning(typed.tune, common.out, tune_place(request.device),
+                               [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   append_results(common.out, {});  // is there a place for them? Better said now than after minutes
   BenchStepReport report;
   {
@@ -165,6 +138,9 @@ std::function<bool()> add_bench_step(CLI::App& app, const CommonOptions& common)
   step->add_option("--graph", t->graph,
                    "on, off or auto (default): where the device can, but not in the baseline")
       ->type_name("NAME");
+  step->add_option("--tune", t->tune,
+                   "A file of kiln tune, off, or auto (default): the one for this GPU in --out, if any")
+      ->type_name("FILE");
   step->add_flag("--split", t->split, "Also where the milliseconds go, by class of op, beside their floor");
   step->add_option("--kernels", t->kernels, "On a GPU the split, and the N kernels that take most of it")
       ->type_name("N");

@@ -123,6 +123,14 @@ double tokens_per_second(const RunTotals& t) {
   return t.seconds > 0 ? static_cast<double>(t.tokens) / t.seconds : 0;
 }
 
+// Where a run that waits for its data has its time.
+std::string input_line(const InputTimes& input) {
+  if (input.steps == 0) return {};
+  std::string text = fmt::format("waited for input: host {:.3f} ms a step", input.host_wait_ms());
+  if (input.stall_ms()) text += fmt::format(", device {:.3f} ms a step", *input.stall_ms());
+  return text + "\n";
+}
+
 // What there is to say when it is over, for a person.
 std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleView& view) {
   std::string text;
@@ -135,6 +143,7 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
   text += fmt::format("{} of {} steps{}: loss {:.4f} to {:.4f}, {:.0f} tokens a second\n", o.steps, r.steps,
                       o.steps < r.steps ? " (stopped by a signal; the same command goes on)" : "",
                       o.totals.first_loss, o.totals.last_loss, tokens_per_second(o.totals));
+  text += input_line(view.input());
   if (!o.sample.empty()) text += fmt::format("it writes:\n{}\n", indented(o.sample));
   text += fmt::format("model    {}\nmetrics  {}\n", o.checkpoint, view.metrics());
   return text;
@@ -157,6 +166,8 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"validation_loss", nullptr},
               {"tokens_per_s", nullptr},
               {"of_peak", view.of_peak()},
+              {"host_wait_ms", nullptr},
+              {"stall_ms", nullptr},
               {"parameters", outcome.parameters},
               {"skipped", outcome.skipped},
               {"wanted_steps", request.steps},
@@ -169,6 +180,8 @@ void run_train(const Typed& typed, const CommonOptions& common) {
       throw Error(fmt::format("{} lacks lines: the disk was full or failed", view.metrics()),
                   fmt::format("the model itself is whole: {}", outcome.checkpoint));
     if (outcome.totals.seconds > 0) result["tokens_per_s"] = tokens_per_second(outcome.totals);
+    if (view.input().steps > 0) result["host_wait_ms"] = view.input().host_wait_ms();
+    if (view.input().stall_ms()) result["stall_ms"] = *view.input().stall_ms();
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;
     text = summary(request, outcome, view);
   }
@@ -227,6 +240,13 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--graph", r.graph,
                  "on, off or auto (default): replay the step as a graph where the device can")
       ->type_name("NAME");
+  app.add_option(
+         "--prefetch", r.prefetch,
+         "on, off or auto (default): batches are read ahead, and cross to a GPU beside the step before")
+      ->type_name("NAME");
+  app.add_option("--tune", r.tune,
+                 "A file of kiln tune, off, or auto (default): the one for this GPU beside the run's folder")
+      ->type_name("FILE");
   app.add_option("--held-out", t->held_out, "Part of the text for validation (default 0.1)")->type_name("X");
   app.add_option("--eval-every", t->eval_every, "Steps between validations; 0: only at the end (default)")
       ->type_name("N");

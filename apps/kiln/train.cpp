@@ -11,6 +11,7 @@
 #include "device/cpu/host_limits.h"
 #include "device/gpu_info.h"
 #include "kiln/train_options.h"
+#include "kiln/tuned.h"
 #include "model/hf_folder.h"
 #include "perf/ceilings.h"
 #include "perf/device_ceilings.h"
@@ -217,8 +218,11 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
   if (stop) return {};
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
-  BatchLoader loader(text.train,
-                     {.batch = r.batch, .context = r.context, .micro_steps = r.micro_steps, .seed = r.seed});
+  BatchLoader loader(text.train, {.batch = r.batch,
+                                  .context = r.context,
+                                  .micro_steps = r.micro_steps,
+                                  .seed = r.seed,
+                                  .prefetch = r.prefetch != "off"});
 
   const RunFolder folder(r.run);
   if (r.fresh) {
@@ -245,6 +249,9 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   const ParamLayout layout = layout_for(precision_of(r), shape);
   const MemoryStats memory = predict_memory({config, layout, shape, text.validation != nullptr}, options);
   check_memory(memory, r.device);
+  const auto tuning = tuning_of_run(folder, found.has_value(), r.tune, tune_place(r.device),
+                                    [&view](const std::string& line) { view.on_note(line); });
+  if (tuning) ctx.backend().use_matmuls(tuning->choices);
   Llama model(config);
   model.params().materialize(ctx, layout);
   Strategy one_rank;
@@ -261,6 +268,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   TrainSetup setup = describe(r, ctx, model, memory, text);
   setup.first_step = state.step();
   setup.resumed = found.value_or("");
+  if (tuning) setup.products = folder.file("gemm.json");
   record_run(folder, r, setup, view);
   view.on_setup(r, setup);
 

@@ -29,7 +29,10 @@ struct TrainRequest {
   std::string variants;              // attention=naive,qkv=split,...: on top of the preset
   LossScaling loss_scale;            // of --precision fp16
   Device device = Device::cpu();
-  std::string graph = "auto";  // on, off; auto: where the device can capture the step
+  std::string graph = "auto";     // on, off; auto: where the device can capture the step
+  std::string prefetch = "auto";  // on, off; auto: a thread reads ahead, and where the device has streams
+                                  // batches cross beside the step before
+  std::string tune = "auto";      // a file of kiln tune, off; auto: the one beside the run's folder, if any
   int64_t steps = 500;
   int64_t batch = 8, context = 128;
   int micro_steps = 1;
@@ -64,6 +67,7 @@ struct TrainSetup {
   double step_flops = 0;  // model operations of one step, all micro-steps together
   double peak_flops = 0;  // a second, measured: what this machine's multiply-adds reach
   std::string isa;
+  std::string products;  // where the choices of its matrix products are kept; empty: the library's own
 };
 
 struct TrainOutcome {
@@ -82,6 +86,7 @@ class TrainView : public RunListener {
   virtual void on_saved(int64_t /*step*/, const std::string& /*checkpoint*/) {}
   virtual void on_sample_text(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_warning(const std::string& /*line*/) {}
+  virtual void on_note(const std::string& /*line*/) {}
   virtual void on_memory(const MemoryStats& /*measured*/) {}  // after the last step
 };
 

@@ -59,6 +59,7 @@ StepOptions step_of(const TrainRequest& r) {
   s.max_norm = r.clip;
   s.loss_scale = r.loss_scale;
   s.graph = r.graph != "off";
+  if (r.prefetch != "auto") s.prefetch = r.prefetch == "on";
   s.adamw.decay = r.decay;
   s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
   return s;
@@ -117,6 +118,10 @@ void check_request(const TrainRequest& r) {
         ErrorKind::usage);
   if (r.graph != "auto" && r.graph != "on" && r.graph != "off")
     throw Error(cat("--graph is '", r.graph, "'; expected on, off or auto"), {}, ErrorKind::usage);
+  if (r.prefetch != "auto" && r.prefetch != "on" && r.prefetch != "off")
+    throw Error(cat("--prefetch is '", r.prefetch, "'; expected on, off or auto"), {}, ErrorKind::usage);
+  if (r.tune.empty())
+    throw Error("--tune is empty; expected a file of kiln tune, auto or off", {}, ErrorKind::usage);
   if (r.graph == "on" && r.device.type != DeviceType::cuda)
     throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
@@ -139,6 +144,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                                 {"preset", r.preset},
                                 {"variants", r.variants},
                                 {"graph", r.graph},
+                                {"prefetch", r.prefetch},
                                 {"steps", r.steps},
                                 {"batch", r.batch},
                                 {"context", r.context},
@@ -177,6 +183,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
         {"parameters", s.parameters}}},
       {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
       {"machine", {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}}},
+      {"products", s.products.empty() ? ordered_json() : ordered_json("gemm.json")},
       {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
       {"generation", generation},
       {"first_step", s.first_step}};

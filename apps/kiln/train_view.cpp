@@ -61,6 +61,8 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
               : fmt::format("machine  {} threads, {}, {:.0f} GFLOP/s of multiply-adds measured now\n",
                             s.threads, s.isa, s.peak_flops / 1e9);
   if (!s.resumed.empty()) text += fmt::format("resumed  after step {}, from {}\n", s.first_step, s.resumed);
+  if (!s.products.empty() && !s.resumed.empty())
+    text += fmt::format("products as chosen in {}\n", s.products);
   text += memory_table(s.groups, s.model.tied, s.memory);
   std::fputs(text.c_str(), stderr);
   last_line_ = Clock::now();
@@ -71,18 +73,18 @@ void ConsoleView::on_step(const StepReport& r) {
   if (r.step > setup_.first_step + 1) {
     seconds_ += r.seconds;
     tokens_ += r.tokens;
+    ++input_.steps;
+    input_.host += r.host_wait_ms;
+    input_.measured += r.stall_ms ? 1 : 0;
+    input_.device += r.stall_ms.value_or(0);
   }
-  write_metrics(nlohmann::ordered_json{
-      {"step", r.step},
-      {"loss", r.loss},
-      {"lr", r.lr},
-      {"grad_norm", r.grad_norm},
-      {"clip", r.clip},
-      {"loss_scale", r.loss_scale},
-      {"skipped", r.skipped},
-      {"seconds", r.seconds},
-      {"tokens",
-       r.tokens}}.dump());
+  nlohmann::ordered_json line = {{"step", r.step},       {"loss", r.loss},
+                                 {"lr", r.lr},           {"grad_norm", r.grad_norm},
+                                 {"clip", r.clip},       {"loss_scale", r.loss_scale},
+                                 {"skipped", r.skipped}, {"seconds", r.seconds},
+                                 {"tokens", r.tokens},   {"host_wait_ms", r.host_wait_ms}};
+  if (r.stall_ms) line["stall_ms"] = *r.stall_ms;
+  write_metrics(line.dump());
   add_event(r.step, "train/loss", r.loss);
   add_event(r.step, "train/lr", r.lr);
   add_event(r.step, "train/grad_norm", r.grad_norm);
@@ -161,6 +163,8 @@ void ConsoleView::on_sample_text(int64_t step, const std::string& text) {
 }
 
 void ConsoleView::on_warning(const std::string& line) { say("warning: " + line); }
+
+void ConsoleView::on_note(const std::string& line) { say(line); }
 
 // A line of its own, below the live one.
 void ConsoleView::say(const std::string& line) {

@@ -13,6 +13,16 @@
 
 namespace kiln::cli {
 
+// What waiting for batches took, over the steps of this process but the first, which warms everything up.
+struct InputTimes {
+  int64_t steps = 0, measured = 0;  // of the steps, those whose device was measured
+  double host = 0, device = 0;      // ms, of all together
+  double host_wait_ms() const { return host / static_cast<double>(steps); }  // a step
+  std::optional<double> stall_ms() const {
+    return measured == 0 ? std::optional<double>() : device / static_cast<double>(measured);
+  }
+};
+
 class ConsoleView final : public TrainView {
  public:
   // `run`: the folder that gets metrics.jsonl.
@@ -25,6 +35,7 @@ class ConsoleView final : public TrainView {
   void on_saved(int64_t step, const std::string& checkpoint) override;
   void on_sample_text(int64_t step, const std::string& text) override;
   void on_warning(const std::string& line) override;
+  void on_note(const std::string& line) override;
   void on_memory(const MemoryStats& measured) override;
   void draw_losses() const;
 
@@ -36,7 +47,8 @@ class ConsoleView final : public TrainView {
   }  // of the whole run, where its metrics are there
   const std::optional<Evaluation>& last_evaluation() const { return evaluation_; }
   double tokens_per_second() const;  // without the first step, which also warms everything up
-  double of_peak() const;            // model FLOP/s as a part of the measured peak
+  const InputTimes& input() const { return input_; }
+  double of_peak() const;  // model FLOP/s as a part of the measured peak
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -58,6 +70,7 @@ class ConsoleView final : public TrainView {
   std::optional<Evaluation> evaluation_;
   double seconds_ = 0;  // of the steps counted in tokens_
   int64_t tokens_ = 0;
+  InputTimes input_;
   Clock::time_point last_line_, last_flush_;
 };
 

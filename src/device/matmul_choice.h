@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@ struct MatmulChoice {
   std::string algorithm;  // holds for one model of GPU and one version of the library
   double us = 0;          // of the chosen algorithm, by measurement
   double default_us = 0;  // of the library's own suggestion, in the same minute
+  int64_t calls = 0;      // how often it was met before the measurement
 };
 
 // Told before each problem: how many are done, how many there are, and its name.

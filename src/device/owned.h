@@ -43,4 +43,17 @@ class OwnedEvent {
   Event event_;
 };
 
+class OwnedStream {
+ public:
+  explicit OwnedStream(Backend& backend) : backend_(backend), stream_(backend.make_stream()) {}
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  ~OwnedStream() { backend_.destroy(stream_); }
+  operator Stream() const { return stream_; }  // NOLINT(google-explicit-constructor): it is one
+
+ private:
+  Backend& backend_;
+  Stream stream_;
+};
+
 }  // namespace kiln

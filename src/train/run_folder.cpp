@@ -144,7 +144,7 @@ std::string RunFolder::set_aside() const {
   try {
     for (const fs::directory_entry& e : fs::directory_iterator(path_)) {
       const std::string name = e.path().filename().string();
-      if (name == "checkpoints" || name == "run.json" || name == "metrics.jsonl" ||
+      if (name == "checkpoints" || name == "run.json" || name == "gemm.json" || name == "metrics.jsonl" ||
           name.starts_with("events.out.tfevents."))
         ours.push_back(e.path());
     }

@@ -14,17 +14,16 @@ std::optional<StepScalars> TrainStep::run(std::span<const HostBatch> micro_batch
     throw;
   }
   if (attempt_ == restored_ + 1) return std::nullopt;  // the first: nothing came before it
-  const StepScalars previous = io_.result(attempt_ - 1);
-  check_finite(previous);
-  return previous;
+  return result(attempt_ - 1);
 }
 
 void TrainStep::queue(std::span<const HostBatch> micro_batches, double lr) {
   io_.begin(attempt_ + 1, lr);
+  io_.take(micro_batches);
   model_.params().begin_step();
   strategy_.begin_step();
   for (int i = 0; i < options_.micro_steps; ++i) {
-    io_.load(i, micro_batches[i]);
+    io_.load(i);
     strategy_.begin_micro_step(i + 1 == options_.micro_steps);
     (i == 0 ? first_micro_ : next_micro_).run([&] { micro_step(i == 0); });
   }
@@ -58,9 +57,14 @@ void TrainStep::update() {
 StepScalars TrainStep::finish() {
   if (bad_) throw Error(*bad_);
   if (attempt_ == 0) throw Error("finish() before the first step: there is no result yet");
-  const StepScalars last = io_.result(attempt_);
-  check_finite(last);
-  return last;
+  return result(attempt_);
+}
+
+StepScalars TrainStep::result(int64_t attempt) {
+  const StepScalars result = io_.result(attempt);
+  stall_ms_ = io_.stall_ms(attempt);
+  check_finite(result);
+  return result;
 }
 
 }  // namespace kiln

@@ -20,6 +20,8 @@ struct StepOptions {
   AdamWOptions adamw;
   LossScaling loss_scale;  // of the precisions that scale the loss; the others leave it alone
   bool graph = true;       // capture and replay where the device can
+  std::optional<bool>
+      prefetch;  // batches cross beside the step before; default: where the device has streams
 };
 
 // How a model is held that such steps train on `world` ranks: gradients may be narrow where nothing
@@ -44,9 +46,13 @@ class TrainStep {
   const AdamWOptimizer& optimizer() const { return optimizer_; }
   const Tensor& scalars() const { return io_.scalars(); }  // the step's record, one StepScalars on the device
   bool captured() const { return update_.captured(); }
+  // How long the compute stream stood still for the batches of the step whose result run() or finish() gave
+  // last; nothing where that is not measured.
+  std::optional<double> stall_ms() const { return stall_ms_; }
 
  private:
   void queue(std::span<const HostBatch> micro_batches, double lr);
+  StepScalars result(int64_t attempt);
   void micro_step(bool first);
   void sum_up();
   void update();
@@ -72,6 +78,7 @@ class TrainStep {
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
   int64_t attempt_ = 0;                               // steps queued whole
   int64_t restored_ = 0;                              // of them, those of an earlier process
+  std::optional<double> stall_ms_;
   std::optional<Error> bad_;  // thrown again by every later call: the ring will not hold that batch for long
 };
 

@@ -19,7 +19,7 @@ TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const S
       options_(checked(options)),
       optimizer_(ctx, model.params().spans(), options.adamw),
       io_(ctx, options.batch, options.context, options.micro_steps,
-          scales_loss() ? options.loss_scale.initial : 1),
+          scales_loss() ? options.loss_scale.initial : 1, options.prefetch),
       pool_(ctx.allocator()),
       first_micro_(ctx, pool_, options.graph && strategy.can_capture()),
       next_micro_(ctx, pool_, options.graph && strategy.can_capture()),

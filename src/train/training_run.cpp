@@ -21,11 +21,13 @@ int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
   int64_t done = options_.first;
   bool paused = true;  // after step `done`, and its result was reported
   while (done < options_.steps && !stop) {
-    const double before = seconds_;
+    const double before = seconds_, waited_before = host_wait_ms_;
     const Clock::time_point start = Clock::now();
-    const auto previous = step_.run(batches(), options_.lr.at(done + 1));
+    const std::span<const HostBatch> input = batches();
+    host_wait_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    const auto previous = step_.run(input, options_.lr.at(done + 1));
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
-    if (previous && !paused) report(listener, *previous, before);
+    if (previous && !paused) report(listener, *previous, before, waited_before);
     paused = pause_after(++done);
     if (paused) pause(listener, done);
   }
@@ -39,7 +41,8 @@ int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
 StepScalars TrainingRun::settle(RunListener& listener) {
   const Clock::time_point start = Clock::now();
   const StepScalars result = step_.finish();
-  report(listener, result, seconds_ + std::chrono::duration<double>(Clock::now() - start).count());
+  report(listener, result, seconds_ + std::chrono::duration<double>(Clock::now() - start).count(),
+         host_wait_ms_);
   return result;
 }
 
@@ -70,10 +73,11 @@ std::span<const HostBatch> TrainingRun::batches() {
   return *kept_;
 }
 
-void TrainingRun::report(RunListener& listener, const StepScalars& result, double seconds) {
+void TrainingRun::report(RunListener& listener, const StepScalars& result, double seconds,
+                         double host_wait_ms) {
   listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip, seconds,
-                    shape_.batch * shape_.context * shape_.micro_steps, 1 / result.unscale,
-                    result.skip != 0});
+                    shape_.batch * shape_.context * shape_.micro_steps, 1 / result.unscale, result.skip != 0,
+                    host_wait_ms, step_.stall_ms()});
 }
 
 void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {

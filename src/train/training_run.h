@@ -28,10 +28,12 @@ struct RunOptions {
 struct StepReport {
   int64_t step;  // from 1
   double loss, lr, grad_norm, clip;
-  double seconds;         // of the step, its batches with it
-  int64_t tokens;         // of this rank
-  double loss_scale = 1;  // this step's; 1 unless the precision scales the loss
-  bool skipped = false;   // its gradients overflowed at that scale: the weights were left alone
+  double seconds;                  // of the step, its batches with it
+  int64_t tokens;                  // of this rank
+  double loss_scale = 1;           // this step's; 1 unless the precision scales the loss
+  bool skipped = false;            // its gradients overflowed at that scale: the weights were left alone
+  double host_wait_ms = 0;         // the host's, for the loader to have its batches
+  std::optional<double> stall_ms;  // the device's, for them to arrive; where that is measured
 };
 
 class RunListener {
@@ -62,7 +64,7 @@ class TrainingRun {
   void finish(RunListener& listener, int64_t step, bool stopped);
   std::span<const HostBatch> batches();
   StepScalars settle(RunListener& listener);  // waits for the last step and reports it
-  void report(RunListener& listener, const StepScalars& result, double seconds);
+  void report(RunListener& listener, const StepScalars& result, double seconds, double host_wait_ms);
   void evaluate_now(RunListener& listener, int64_t after);
 
   RankContext& ctx_;
@@ -74,6 +76,7 @@ class TrainingRun {
   RunOptions options_;
   std::optional<std::span<const HostBatch>> kept_;  // of the first step, when it is repeated
   double seconds_ = 0;                              // of the step whose result has not been reported
+  double host_wait_ms_ = 0;                         // of the same
 };
 
 }  // namespace kiln

@@ -186,6 +186,8 @@ TEST(Train, EveryStepAndEvaluationIsALineOfTheMetrics) {
     EXPECT_EQ(lines[s]["step"], s + 1);
     EXPECT_GT(lines[s]["loss"].get<double>(), 0);
     EXPECT_GT(lines[s]["grad_norm"].get<double>(), 0);
+    EXPECT_GE(lines[s]["host_wait_ms"].get<double>(), 0);
+    EXPECT_FALSE(lines[s].contains("stall_ms"));  // the CPU has no stream that could stand still
   }
   EXPECT_TRUE(lines[4].contains("validation_loss"));
 }

@@ -49,6 +49,11 @@ expect 2 2 "^kiln: unknown command 'a; b\\\\x1b'$" $'a\nb\e'
 expect 2 2 "^kiln: unknown command ''$" ''
 expect 3 1 '^kiln: cuda:9999 is not available: ' doctor --quick --device cuda:9999
 
+expect 0 0 'Example:' tune --help
+expect 3 2 '^kiln: nothing to tune on cpu' tune --size small --device cpu --out "$work/tuned"
+expect 2 1 "^kiln: --prefetch is 'maybe'; expected on, off or auto$" train --prefetch maybe
+[[ ! -e $work/tuned ]] || fail 'kiln tune left a folder behind on the CPU'
+
 expect 0 0 '^rms_norm ' ops
 expect 0 0 '^  \* naive +cpu +available$' ops rms_norm --device cpu --variant rms_norm=naive
 expect 0 0 '^    lt +cuda +runs on cuda, not on cpu$' ops linear --device meta

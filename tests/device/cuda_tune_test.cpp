@@ -52,6 +52,7 @@ TEST_F(CudaTune, ChoicesChangeNoResultAndGiveTheSameBitsAgain) {
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(told, 1u);
   EXPECT_NE(choices[0].problem.find("96x136x200"), std::string::npos) << choices[0].problem;
+  EXPECT_EQ(choices[0].calls, 1);
   EXPECT_GT(choices[0].us, 0);
   EXPECT_LE(choices[0].us, choices[0].default_us);
   const std::vector<float> tuned = product(ctx);

@@ -5,6 +5,7 @@
 
 #include "support/gpu.h"
 #include "train/seams.h"
+#include "train/trainer.h"
 
 namespace kiln {
 namespace {
@@ -33,6 +34,42 @@ TEST_F(CudaSeams, GraphReplayEndsInTheBitsOfEager) {
         EXPECT_TRUE(same_bits(eager, graph));
       }
     }
+  }
+}
+
+TEST_F(CudaSeams, BatchesSentAheadEndInTheBitsOfNone) {
+  for (const bool graph : {false, true}) {
+    for (const int micro_steps : {1, 2, 5}) {
+      TinyRun run;
+      run.precision = Precision::bf16;
+      run.step.graph = graph;
+      run.step.micro_steps = micro_steps;
+      run.steps = 12;
+      run.step.prefetch = false;
+      const TinyResult plain = train_tiny(on(Device::cuda()), run);
+      run.step.prefetch = true;
+      EXPECT_TRUE(same_bits(train_tiny(on(Device::cuda()), run), plain)) << micro_steps << graph;
+    }
+  }
+}
+
+// Only the batch of the bad step has a token outside the vocabulary: the replay must run that one.
+TEST_F(CudaSeams, AReplayWithBatchesSentAheadRunsThoseOfTheBadStep) {
+  TinyRun run;
+  run.step.micro_steps = 2;
+  run.step.prefetch = true;
+  for (const int bad_step : {1, 2, 5}) {
+    Trainer t(run, Device::cuda());
+    for (int s = 1; s < bad_step; ++s) t.train(s);
+    const auto weights = t.weights();
+    auto batches = t.batches(bad_step);
+    batches[1].tokens[5] = 61;
+    t.train(batches, run.lr);
+    const std::string said = complaint([&] { t.train(bad_step + 1); });
+    EXPECT_EQ(said.find(cat("step ", bad_step, " is not finite: [embedding]")), 0u) << said;
+    EXPECT_EQ(t.weights(), weights);
+    ASSERT_TRUE(t.step->stall_ms());
+    EXPECT_GE(*t.step->stall_ms(), 0);
   }
 }
 

@@ -73,6 +73,9 @@ TEST(MemoryPrediction, IsTheRunsOwnPeakToTheByte) {
   expect_exact(r, rank, "five micro-steps");
   r.layout.precision = Precision::bf16;
   expect_exact(r, rank, "five micro-steps in bf16");
+  r.step.prefetch = true;
+  r.evaluates = true;
+  expect_exact(r, rank, "five micro-steps, batches sent ahead");
   for (const Recompute how : {Recompute::block, Recompute::nested}) {
     r = tiny();
     r.model.recompute = how;

@@ -32,6 +32,7 @@ void LtMatmuls::run(const LtMatmul& p, void* workspace, std::size_t workspace_by
     }
     it = impl_->plans.emplace(key, std::move(plan)).first;
   }
+  ++it->second.calls;
   run_plan(impl_->lt.get(), it->second, it->second.algorithm, p, workspace, workspace_bytes, s);
 }
 

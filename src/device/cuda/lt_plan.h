@@ -34,6 +34,7 @@ struct LtPlan {
   LtProductDesc product;
   LtLayout first, second, result;
   cublasLtMatmulAlgo_t algorithm{};
+  int64_t calls = 0;
 };
 
 LtPlan describe(const LtKey& key);  // all but the algorithm

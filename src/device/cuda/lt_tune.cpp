@@ -176,7 +176,7 @@ std::vector<MatmulChoice> LtMatmuls::tune(const TuneProgress& progress) {
     const auto time = [&](const cublasLtMatmulAlgo_t& a) {
       return time_of(impl_->lt.get(), plan, a, key, operands, workspace.at(0), stream.get());
     };
-    MatmulChoice choice{key.str(), hex(all.front()), 0, time(all.front())};
+    MatmulChoice choice{key.str(), hex(all.front()), 0, time(all.front()), plan.calls};
     choice.us = choice.default_us;
     for (std::size_t i = 1; i < all.size(); ++i) {
       const double us = time(all[i]);

@@ -1,0 +1,30 @@
+// Which measured choices of matrix products a command takes: --tune FILE|auto|off.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "device/device.h"
+#include "device/tune_file.h"
+#include "train/run_folder.h"
+
+namespace kiln::cli {
+
+// Of the device's products; nothing where they are kiln's own, and there is no choice.
+std::optional<TunePlace> tune_place(const Device& device);
+
+using Say = std::function<void(const std::string& line)>;
+
+// auto: the file for this GPU in `folder`, where there is one and its choices hold here. A file that is named
+// must be there and must hold. What was taken, or left, is said in a line.
+std::optional<TuneFile> find_tuning(const std::string& tune, const std::string& folder,
+                                    const std::optional<TunePlace>& here, const Say& say);
+
+// A training run takes its choices once, at its start, and keeps them in its folder: another algorithm has
+// other last bits, and a run that goes on must end in those of one that never stopped. One that began without
+// choices goes on without, whatever --tune says. Called before anything of the run is computed.
+std::optional<TuneFile> tuning_of_run(const RunFolder& run, bool resumes, const std::string& tune,
+                                      const std::optional<TunePlace>& here, const Say& say);
+
+}  // namespace kiln::cli

@@ -7,9 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "base/units.h"
-#include "device/cpu/host_limits.h"
-#include "device/gpu_info.h"
+#include "device/device_room.h"
 #include "kiln/train_options.h"
 #include "model/hf_folder.h"
 #include "perf/ceilings.h"
@@ -99,28 +97,6 @@ class RunKeeper final : public RunListener {
   TrainState state_;
   bool warm_ = false;  // the first step of a process also warms everything up
 };
-
-// What is free on the device; 0 where nobody knows.
-std::uint64_t room_on(const Device& device) {
-  if (device.type == DeviceType::cuda) {
-    for (const GpuInfo& gpu : list_gpus()) {
-      if (gpu.index == device.index) return gpu.free_bytes;
-    }
-    return 0;
-  }
-  const HostLimits host = read_host_limits();
-  return std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
-}
-
-// Before the first byte is allocated: a machine that runs out of memory kills the process, and others with
-// it.
-void check_memory(const MemoryStats& predicted, const Device& device) {
-  const std::uint64_t room = room_on(device);
-  if (room == 0 || predicted.peak_total <= room) return;
-  throw Error(
-      cat("this run needs ", human({predicted.peak_total}), " of memory; ", human({room}), " are available"),
-      "take a smaller --size, --batch or --context, --precision bf16, or --recompute block");
-}
 
 // What products could reach here, a second: measured now.
 double peak_flops(RankContext& ctx, DType dtype) {
@@ -221,14 +197,10 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
                      {.batch = r.batch, .context = r.context, .micro_steps = r.micro_steps, .seed = r.seed});
 
   const RunFolder folder(r.run);
-  if (r.fresh) {
-    if (const std::string aside = folder.set_aside(); !aside.empty())
-      view.on_warning(cat("the earlier run is now in ", aside));
-  }
   TrainState state;
   state.identity = {r.precision, text.tokenizer ? text.tokenizer->fingerprint() : ""};
   const auto warn = [&view](const std::string& line) { view.on_warning(line); };
-  const auto found = newest_checkpoint(folder.checkpoints(), warn);
+  const auto found = r.fresh ? std::nullopt : newest_checkpoint(folder.checkpoints(), warn);
   if (found) {
     check_same_run(*found, config, state.identity);
     state = read_train_state(*found);
@@ -236,15 +208,26 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   } else {
     state.loader = loader.state();
   }
-  clear_leftovers(folder, state.step());
-  if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
+  const bool done = found && state.step() >= r.steps;
 
-  if (found && state.step() >= r.steps) return already_done(state, *found, config);
-
+  // A run that cannot be is refused before anything in the folder is moved or removed.
   const StepOptions shape = step_of(r);
   const ParamLayout layout = layout_for(precision_of(r), shape);
-  const MemoryStats memory = predict_memory({config, layout, shape, text.validation != nullptr}, options);
-  check_memory(memory, r.device);
+  MemoryStats memory;
+  if (!done) {
+    options.meta_compute_capability = ctx.traits().compute_capability;
+    const MemoryRequest request{config, layout, shape, text.validation != nullptr};
+    memory = predict_memory(request, options);
+    require_room(request, options, memory, room_on(r.device));
+  }
+  if (r.fresh) {
+    if (const std::string aside = folder.set_aside(); !aside.empty())
+      view.on_warning(cat("the earlier run is now in ", aside));
+  }
+  clear_leftovers(folder, state.step());
+  if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
+  if (done) return already_done(state, *found, config);
+
   Llama model(config);
   model.params().materialize(ctx, layout);
   Strategy one_rank;

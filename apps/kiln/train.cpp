@@ -98,6 +98,14 @@ class RunKeeper final : public RunListener {
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
+// What the run will take on this very device. Refuses one that cannot be, for want of room or of a kernel.
+MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, const RankContext& ctx) {
+  options.meta_compute_capability = ctx.traits().compute_capability;
+  const MemoryStats memory = predict_memory(request, options);
+  require_room(request, options, memory, room_on(options.device));
+  return memory;
+}
+
 // What products could reach here, a second: measured now.
 double peak_flops(RankContext& ctx, DType dtype) {
   if (ctx.device().type == DeviceType::cuda) {
@@ -214,12 +222,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   const StepOptions shape = step_of(r);
   const ParamLayout layout = layout_for(precision_of(r), shape);
   MemoryStats memory;
-  if (!done) {
-    options.meta_compute_capability = ctx.traits().compute_capability;
-    const MemoryRequest request{config, layout, shape, text.validation != nullptr};
-    memory = predict_memory(request, options);
-    require_room(request, options, memory, room_on(r.device));
-  }
+  if (!done) memory = checked_memory({config, layout, shape, text.validation != nullptr}, options, ctx);
   if (r.fresh) {
     if (const std::string aside = folder.set_aside(); !aside.empty())
       view.on_warning(cat("the earlier run is now in ", aside));

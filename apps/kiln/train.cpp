@@ -106,16 +106,23 @@ MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, co
   return memory;
 }
 
-// What products could reach here, a second: measured now.
-double peak_flops(RankContext& ctx, DType dtype) {
-  if (ctx.device().type == DeviceType::cuda) {
-    RankOptions options;
-    options.device = ctx.device();
+// On a GPU that the model fills there may be no room for it: then nobody knows, and the run goes on.
+double peak_flops_of_gpu(const Device& device, DType dtype) {
+  RankOptions options;
+  options.device = device;
+  try {
     RankContext own(options);  // its memory is not the run's
     return measure_device_ceilings(
                own, {.dtypes = {dtype}, .copy = {1 << 20}, .product = 4096, .seconds_each = 0.01})
         .flops_for(dtype);
+  } catch (const Error&) {
+    return 0;
   }
+}
+
+// What products could reach here, a second: measured now.
+double peak_flops(RankContext& ctx, DType dtype) {
+  if (ctx.device().type == DeviceType::cuda) return peak_flops_of_gpu(ctx.device(), dtype);
   const CpuIsa isa = ctx.traits().isa;
   return measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
       .flops_for(dtype, isa)

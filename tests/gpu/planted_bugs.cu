@@ -31,13 +31,28 @@ __global__ void planted_race(float* out) {
 // Copies memory that nobody wrote.
 __global__ void planted_unwritten_read(float* out, const float* in) { out[threadIdx.x] = in[threadIdx.x]; }
 
-// Half of the second warp leaves, the other half waits at the block's barrier.
+// Half of the second warp waits at a barrier that the other half never reaches. Those are alive when the
+// first arrive, or there would be no divergence to see, and then leave, which lets the barrier go.
 __global__ void planted_divergent_barrier(float* out) {
-  __shared__ float value;
-  if (threadIdx.x >= 48) return;
-  if (threadIdx.x == 0) value = 2;
+  __shared__ volatile float value;
+  __shared__ volatile int arriving;
+  if (threadIdx.x == 0) {
+    value = 2;
+    arriving = 0;
+  }
   __syncthreads();
-  out[threadIdx.x] = value;
+  if (threadIdx.x < 48) {
+    if (threadIdx.x == 32) arriving = 1;
+    __syncthreads();
+    out[threadIdx.x] = value;
+  } else {
+    while (arriving == 0) {
+    }
+    const long long begin = clock64();
+    while (clock64() - begin < 1'000'000) {
+    }
+    asm volatile("exit;");  // at once: to meet the others again first would be to wait for ever
+  }
 }
 
 class DeviceFloats {

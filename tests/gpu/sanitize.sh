@@ -66,7 +66,7 @@ run_tool() {
 finds_its_bug() {
   local tool=$1 log=$logs/planted_$1.log status=0
   run_tool "$tool" "$log" "$planted" "$tool" || status=$?
-  [[ $status == "$FOUND" ]] && grep -q 'planted_' "$log"
+  [[ $status != 0 ]] && grep -q 'planted_' "$log"  # a kernel that was stopped is also an error of the program
 }
 
 # Fills ours, theirs, ran and trouble.
@@ -86,6 +86,8 @@ check_ops() {
     trouble="tests failed"
   elif [[ $ran == 0 ]]; then
     trouble="no test ran"
+  elif [[ $ours == 0 && $theirs == 0 ]] && grep -q 'SUMMARY: [1-9]' "$log"; then
+    trouble="reports in a form this script does not know: $(grep -m 1 'SUMMARY:' "$log" | tr -d '=')"
   elif [[ $ours != 0 ]]; then
     trouble="$(grep -m 1 -A 1 '^========= [^ C]' "$log" | tr -s '= ' ' ' | tr '\n' ' ')"
   fi

@@ -34,7 +34,8 @@ say() { echo "========= $1" >&3; }
 say COMPUTE-SANITIZER
 status=0
 "$@" || status=$?
-report() { say "$1"; say "    at $2+0x70"; say "    by thread (0,0,0) in block (0,0,0)"; say ""; status=$found; }
+count=0
+report() { count=1; say "$1"; say "    at $2+0x70"; say "    by thread (0,0,0) in block (0,0,0)"; say ""; status=$found; }
 if [[ $1 == */planted ]]; then
   [[ $2 == "${BLIND:-}" ]] || report "Some error" "kiln::planted_bug(float *)"
 else
@@ -43,9 +44,10 @@ else
     theirs) report "Uninitialized __global__ memory read of size 4 bytes" "cublasLt::reduce_kernel(float *)" ;;
     call) say "Program hit cudaErrorInvalidValue on CUDA API call to cudaMalloc."; status=$found ;;
     crash) exit 1 ;;
+    new_form) count=3 ;;
   esac
 fi
-if [[ $tool == racecheck ]]; then say "RACECHECK SUMMARY: some"; else say "ERROR SUMMARY: some"; fi
+if [[ $tool == racecheck ]]; then say "RACECHECK SUMMARY: $count hazards"; else say "ERROR SUMMARY: $count errors"; fi
 exit $status
 EOF
 
@@ -69,6 +71,7 @@ expect 1 '^memcheck  *found  *7  *1  *0 ' FAKE=call
 expect 1 'tests failed' FAKE=failing
 expect 1 'no test ran' FAKE=skipping
 expect 1 'the tool itself failed' FAKE=crash
+expect 1 'a form this script does not know' FAKE=new_form
 for tool in memcheck racecheck initcheck synccheck; do
   expect 1 "^$tool  *MISSED" BLIND=$tool
 done

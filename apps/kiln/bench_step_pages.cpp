@@ -8,6 +8,7 @@
 
 #include "base/build_info.h"
 #include "report/result_log.h"
+#include "train/memory_prediction.h"
 
 namespace kiln::cli {
 namespace {

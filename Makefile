@@ -125,6 +125,13 @@ check-tidy: ## clang-tidy finds nothing
 	@cmake --build --preset strict -j$(JOBS) --target kiln_build_id
 	@tools/tidy.sh build-strict $(JOBS)
 
+# Not part of check: most machines have no GPU. Asked for first, so that nothing is built in vain.
+.PHONY: check-gpu
+check-gpu: ## compute-sanitizer over the CUDA ops, each tool tried on a planted bug first (needs a GPU)
+	@tests/gpu/sanitize.sh --present
+	@$(BUILD_CUDA)
+	@tests/gpu/sanitize.sh build-cuda/kiln_tests build-cuda/planted_bugs
+
 .PHONY: format
 format: ## let clang-format rewrite the sources
 	@$(INSTALL) check

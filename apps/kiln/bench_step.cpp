@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
-#include "device/cpu/host_limits.h"
+#include "device/device_room.h"
 #include "device/gpu_info.h"
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
+#include "train/memory_prediction.h"
 #include "train/presets.h"
 
 namespace kiln::cli {
@@ -31,25 +32,14 @@ class OutOfMemory final : public AllocObserver {
 RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   RankOptions o = options_for(request.device, request.threads, request.seed);
   o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
+  for (const GpuInfo& gpu : list_gpus()) {  // what is planned for it must be what runs on it
+    if (request.device == Device::cuda(gpu.index)) o.meta_compute_capability = 10 * gpu.major + gpu.minor;
+  }
   return o;
 }
 
 void use_tuning(RankContext& ctx, const BenchStepRequest& request) {
   if (request.tuning) ctx.backend().use_matmuls(request.tuning->choices);
-}
-
-// What the device could give to one process.
-std::size_t room_on(const Device& device) {
-  if (device.type == DeviceType::cuda) {
-    for (const GpuInfo& gpu : list_gpus()) {
-      if (gpu.index == device.index) return gpu.free_bytes;
-    }
-    return SIZE_MAX;
-  }
-  const HostLimits host = read_host_limits();
-  const std::uint64_t room =
-      std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
-  return room == 0 ? SIZE_MAX : room;
 }
 
 void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
@@ -232,13 +222,11 @@ StepPlan plan_step(const StepSpec& spec, const RankOptions& rank) {
 }
 
 int64_t largest_batch(const StepSpec& spec, const RankOptions& rank, std::size_t room) {
-  int64_t fits = 0, too_much = spec.step.batch;
-  while (too_much - fits > 1) {
+  return kiln::largest_batch(spec.step.batch, room, [&](int64_t batch) {
     StepSpec smaller = spec;
-    smaller.step.batch = (fits + too_much) / 2;
-    (plan_step(smaller, rank).memory.peak_total <= room ? fits : too_much) = smaller.step.batch;
-  }
-  return fits;
+    smaller.step.batch = batch;
+    return plan_step(smaller, rank).memory.peak_total;
+  });
 }
 
 void check_bench_step(const BenchStepRequest& r) {

@@ -9,6 +9,7 @@
 #include "base/build_info.h"
 #include "kiln/bench_step_split_pages.h"
 #include "report/result_log.h"
+#include "train/memory_prediction.h"
 
 namespace kiln::cli {
 namespace {
@@ -33,20 +34,10 @@ std::string_view status_name(const StepRow& r) {
   return r.timed() ? "passed" : r.status == StepRow::Status::no_memory ? "no memory" : "failed";
 }
 
-std::string needed(const MemoryStats& memory) {
-  std::string tags;
-  for (int t = 0; t < kTagCount; ++t) {
-    const Tag tag = static_cast<Tag>(t);
-    if (memory.peak[tag] != 0)
-      tags += fmt::format("{}{} {}", tags.empty() ? "" : ", ", name_of(tag), human({memory.peak[tag]}));
-  }
-  return tags;
-}
-
 std::string why_not(const StepRow& r) {
   if (r.status != StepRow::Status::no_memory) return r.reason;
   return fmt::format("no memory: {}; needed: {} ({} at once); largest batch that fits: {}", r.reason,
-                     needed(r.predicted), human({r.predicted.peak_total}), r.largest_batch);
+                     needed_by_tag(r.predicted), human({r.predicted.peak_total}), r.largest_batch);
 }
 
 const std::vector<std::string> kHeader = {

@@ -118,7 +118,7 @@ void check_gpus(const DoctorFacts& facts, std::string_view cuda_archs, std::vect
     if (code == GpuCode::none) {
       problems.push_back({fmt::format("cuda:{} ({}, sm_{}) cannot run this build, which holds code for {}",
                                       gpu.index, gpu.name, number, cuda_archs),
-                          fmt::format("build with `make cuda CUDA_ARCHS={}`", number)});
+                          how_to_build_for(gpu.major, gpu.minor)});
     } else if (code == GpuCode::ptx) {
       problems.push_back(
           {fmt::format("cuda:{} ({}, sm_{}) runs this build by compiling PTX at its first start", gpu.index,

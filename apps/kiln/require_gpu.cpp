@@ -9,7 +9,8 @@ namespace kiln::cli {
 void require_gpu(std::string_view device, std::span<const GpuInfo> gpus, std::string_view why_none) {
   if (!device.starts_with("cuda")) return;
   if (gpus.empty()) {
-    throw Error(fmt::format("{} is not available: {}", device, why_none), {}, ErrorKind::unavailable);
+    throw Error(fmt::format("{} is not available: {}", device, why_none),
+                "`kiln doctor` says more; --device cpu and meta work without a GPU", ErrorKind::unavailable);
   }
   const int wanted = device == "cuda" ? 0 : std::stoi(std::string(device.substr(device.find(':') + 1)));
   for (const GpuInfo& gpu : gpus) {

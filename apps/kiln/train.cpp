@@ -7,9 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "base/units.h"
-#include "device/cpu/host_limits.h"
-#include "device/gpu_info.h"
+#include "device/device_room.h"
 #include "kiln/train_options.h"
 #include "kiln/tuned.h"
 #include "model/hf_folder.h"
@@ -101,38 +99,31 @@ class RunKeeper final : public RunListener {
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
-// What is free on the device; 0 where nobody knows.
-std::uint64_t room_on(const Device& device) {
-  if (device.type == DeviceType::cuda) {
-    for (const GpuInfo& gpu : list_gpus()) {
-      if (gpu.index == device.index) return gpu.free_bytes;
-    }
-    return 0;
-  }
-  const HostLimits host = read_host_limits();
-  return std::min(host.memory_available, host.cgroup_memory.value_or(host.memory_available));
+// What the run will take on this very device. Refuses one that cannot be, for want of room or of a kernel.
+MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, const RankContext& ctx) {
+  options.meta_compute_capability = ctx.traits().compute_capability;
+  const MemoryStats memory = predict_memory(request, options);
+  require_room(request, options, memory, room_on(options.device));
+  return memory;
 }
 
-// Before the first byte is allocated: a machine that runs out of memory kills the process, and others with
-// it.
-void check_memory(const MemoryStats& predicted, const Device& device) {
-  const std::uint64_t room = room_on(device);
-  if (room == 0 || predicted.peak_total <= room) return;
-  throw Error(
-      cat("this run needs ", human({predicted.peak_total}), " of memory; ", human({room}), " are available"),
-      "take a smaller --size, --batch or --context, --precision bf16, or --recompute block");
-}
-
-// What products could reach here, a second: measured now.
-double peak_flops(RankContext& ctx, DType dtype) {
-  if (ctx.device().type == DeviceType::cuda) {
-    RankOptions options;
-    options.device = ctx.device();
+// On a GPU that the model fills there may be no room for it: then nobody knows, and the run goes on.
+double peak_flops_of_gpu(const Device& device, DType dtype) {
+  RankOptions options;
+  options.device = device;
+  try {
     RankContext own(options);  // its memory is not the run's
     return measure_device_ceilings(
                own, {.dtypes = {dtype}, .copy = {1 << 20}, .product = 4096, .seconds_each = 0.01})
         .flops_for(dtype);
+  } catch (const Error&) {
+    return 0;
   }
+}
+
+// What products could reach here, a second: measured now.
+double peak_flops(RankContext& ctx, DType dtype) {
+  if (ctx.device().type == DeviceType::cuda) return peak_flops_of_gpu(ctx.device(), dtype);
   const CpuIsa isa = ctx.traits().isa;
   return measure_cpu_ceilings(ctx.pool(), isa, {.seconds_each = 0.02, .one_thread = false, .copy = false})
       .flops_for(dtype, isa)
@@ -225,14 +216,10 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
                                   .prefetch = r.prefetch != "off"});
 
   const RunFolder folder(r.run);
-  if (r.fresh) {
-    if (const std::string aside = folder.set_aside(); !aside.empty())
-      view.on_warning(cat("the earlier run is now in ", aside));
-  }
   TrainState state;
   state.identity = {r.precision, text.tokenizer ? text.tokenizer->fingerprint() : ""};
   const auto warn = [&view](const std::string& line) { view.on_warning(line); };
-  const auto found = newest_checkpoint(folder.checkpoints(), warn);
+  const auto found = r.fresh ? std::nullopt : newest_checkpoint(folder.checkpoints(), warn);
   if (found) {
     check_same_run(*found, config, state.identity);
     state = read_train_state(*found);
@@ -240,15 +227,20 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   } else {
     state.loader = loader.state();
   }
-  clear_leftovers(folder, state.step());
-  if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
+  const bool done = found && state.step() >= r.steps;
 
-  if (found && state.step() >= r.steps) return already_done(state, *found, config);
-
+  // A run that cannot be is refused before anything in the folder is moved or removed.
   const StepOptions shape = step_of(r);
   const ParamLayout layout = layout_for(precision_of(r), shape);
-  const MemoryStats memory = predict_memory({config, layout, shape, text.validation != nullptr}, options);
-  check_memory(memory, r.device);
+  MemoryStats memory;
+  if (!done) memory = checked_memory({config, layout, shape, text.validation != nullptr}, options, ctx);
+  if (r.fresh) {
+    if (const std::string aside = folder.set_aside(); !aside.empty())
+      view.on_warning(cat("the earlier run is now in ", aside));
+  }
+  clear_leftovers(folder, state.step());
+  if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
+  if (done) return already_done(state, *found, config);
   const auto tuning = tuning_of_run(folder, found.has_value(), r.tune, tune_place(r.device),
                                     [&view](const std::string& line) { view.on_note(line); });
   if (tuning) ctx.backend().use_matmuls(tuning->choices);

@@ -9,7 +9,9 @@ constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // cuBLASLt's own recomme
 }
 
 RankContext::RankContext(const RankOptions& options) : options_(options) {
-  backend_ = options_.backend ? options_.backend() : make_backend(options_.device, options_.cpu_isa);
+  backend_ = options_.backend
+                 ? options_.backend()
+                 : make_backend(options_.device, options_.cpu_isa, options_.meta_compute_capability);
   traits_ = backend_->traits();
   compute_ = backend_->make_stream();
   comm_ = backend_->make_stream();

@@ -30,6 +30,7 @@ struct RankOptions {
   Bytes memory_cap{SIZE_MAX};
   std::optional<AllocMode> alloc_mode;  // default: KILN_ALLOC
   std::optional<CpuIsa> cpu_isa;        // default: KILN_CPU_ISA
+  int meta_compute_capability = 90;     // of the GPU that meta:cuda imitates: which variants it could run
   VariantChoice variants;
   // A backend of one's own for `device`, to watch or to disturb what a rank asks of it; default:
   // make_backend. Called on the rank's thread.

@@ -56,10 +56,12 @@ std::string Allocator::largest_locked(int count) const {
 void Allocator::throw_out_of_memory(Bytes wanted, Tag tag) {
   notify(AllocEvent::Kind::out_of_memory, tag, wanted.value, nullptr);
   std::string cap = cap_.value == SIZE_MAX ? "" : cat(", limit ", human(cap_));
+  const std::optional<std::size_t> free = backend_.free_bytes();
   std::string largest = largest_locked(10);
   throw Error(
       cat("[allocator] out of memory on ", name_of(backend_.traits().type), ": ", human(wanted),
           " wanted for ", name_of(tag), "; ", report_locked(), cap,
+          free ? cat(", free on the device ", human({*free})) : "",
           largest.empty() ? "" : cat("; largest: ", largest),
           capturing() ? "; a graph is being captured, until its end nothing cached is given back" : ""),
       "use a smaller batch or context, a lower precision, or recompute activations (block or nested)");

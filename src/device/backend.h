@@ -48,6 +48,8 @@ class Backend {
   virtual bool host_readable() const = 0;  // may the host dereference its memory?
 
   virtual void* allocate(std::size_t bytes) = 0;  // null when the device has no room
+  // What nobody has taken yet, other processes included; nothing where the device does not count it.
+  virtual std::optional<std::size_t> free_bytes() const { return {}; }
   virtual void release(void* ptr) = 0;
   virtual void* allocate_pinned(
       std::size_t bytes) = 0;  // host memory the device can copy from asynchronously
@@ -92,13 +94,16 @@ class Backend {
 
 // The instruction set is KILN_CPU_ISA's, or the best there is, unless given.
 std::unique_ptr<Backend> make_cpu_backend(std::optional<CpuIsa> isa = {});
-std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa = {});
+// Of GPUs it imitates by default the architecture the fast kernels are written for.
+std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa = {},
+                                           int compute_capability = 90);
 // Throws Error(unavailable) with the reason where there is no CUDA build, driver or GPU of that index.
 std::unique_ptr<Backend> make_cuda_backend(int index);
 
-inline std::unique_ptr<Backend> make_backend(const Device& d, std::optional<CpuIsa> isa = {}) {
+inline std::unique_ptr<Backend> make_backend(const Device& d, std::optional<CpuIsa> isa = {},
+                                             int meta_compute_capability = 90) {
   if (d.type == DeviceType::cuda) return make_cuda_backend(d.index);
-  if (d.type == DeviceType::meta) return make_meta_backend(d.target, isa);
+  if (d.type == DeviceType::meta) return make_meta_backend(d.target, isa, meta_compute_capability);
   return make_cpu_backend(isa);
 }
 

@@ -3,8 +3,10 @@
 #include <array>
 #include <charconv>
 
+#include "base/build_info.h"
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "device/gpu_code.h"
 #include "device/gpu_info.h"
 
 namespace kiln {
@@ -25,7 +27,13 @@ Device Device::parse(std::string_view text) {
   if (text == "meta" || text == "meta:cpu") return meta();
   if (text == "meta:cuda") return meta(DeviceType::cuda);
   if (text == "cuda") return cuda(0);
-  if (text == "auto") return list_gpus(nullptr).empty() ? cpu() : cuda(0);
+  if (text == "auto") {
+    for (const GpuInfo& gpu : list_gpus()) {
+      if (gpu_code_for(build_info().cuda_archs, gpu.major, gpu.minor) != GpuCode::none)
+        return cuda(gpu.index);
+    }
+    return cpu();
+  }
   if (text.starts_with("cuda:")) {
     std::string_view digits = text.substr(5);
     int n = -1;

@@ -26,7 +26,7 @@ struct Device {
   static Device meta(DeviceType target = DeviceType::cpu) { return {DeviceType::meta, target, 0}; }
 
   // "cpu", "cuda", "cuda:1", "meta", "meta:cuda"; throws Error naming the nearest spelling otherwise.
-  // "auto" is the first GPU where there is one, else the CPU.
+  // "auto" is the first GPU this build holds code for, else the CPU.
   static Device parse(std::string_view text);
 
   bool is_meta() const { return type == DeviceType::meta; }

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/error.h"
+
 namespace kiln {
 namespace {
+
+constexpr int kOldestArch = 75;
 
 GpuCode code_of_one(std::string_view arch, int major, int minor) {
   int number = 0;
@@ -33,6 +37,13 @@ GpuCode gpu_code_for(std::string_view archs, int major, int minor) {
     archs.remove_prefix(end == std::string_view::npos ? archs.size() : end + 1);
   }
   return best;
+}
+
+std::string how_to_build_for(int major, int minor) {
+  const int number = 10 * major + minor;
+  if (number < kOldestArch)
+    return cat("it is too old: CUDA 13 compiles for sm_", kOldestArch, " and newer; use --device cpu");
+  return cat("build with `make cuda CUDA_ARCHS=", number, "`");
 }
 
 }  // namespace kiln

@@ -1,6 +1,7 @@
 // Whether a build holds code that a given GPU can run.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace kiln {
@@ -14,5 +15,8 @@ enum class GpuCode {
 // `archs` as CMake spells them, "90a-real;80": a number is machine code and PTX, "-real" and "-virtual" only
 // the one or the other; a letter ties the code to exactly that architecture.
 GpuCode gpu_code_for(std::string_view archs, int major, int minor);
+
+// What to do about a GPU for which a build holds no code, in one line.
+std::string how_to_build_for(int major, int minor);
 
 }  // namespace kiln

@@ -24,9 +24,13 @@ template <class Op>
 [[noreturn]] void explain_no_variant(RankContext& ctx, const typename Op::Problem& problem,
                                      std::string_view wanted) {
   std::vector<std::string> names, reasons;
+  bool here = false;  // a row for this device says more than that another is for another
+  for (const auto& row : Op::rows())
+    here = here || (row.device == ctx.traits().type && (wanted.empty() || wanted == row.name));
   for (const auto& row : Op::rows()) {
     names.push_back(row.name);
     if (!wanted.empty() && wanted != row.name) continue;  // it may well run: it was not asked for
+    if (here && row.device != ctx.traits().type) continue;
     reasons.push_back(cat(row.name, " (", name_of(row.device),
                           "): ", why_not<Op>(row, problem, ctx.traits(), ctx.device().is_meta())));
   }

@@ -64,4 +64,40 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   return stats;
 }
 
+std::string needed_by_tag(const MemoryStats& predicted) {
+  std::string tags;
+  for (int t = 0; t < kTagCount; ++t) {
+    const Tag tag = static_cast<Tag>(t);
+    if (predicted.peak[tag] != 0)
+      tags += cat(tags.empty() ? "" : ", ", name_of(tag), " ", human({predicted.peak[tag]}));
+  }
+  return tags;
+}
+
+int64_t largest_batch(int64_t asked, std::size_t room, const std::function<std::size_t(int64_t)>& peak_of) {
+  int64_t fits = 0, too_much = asked;
+  while (too_much - fits > 1) {
+    const int64_t between = fits + (too_much - fits) / 2;
+    (peak_of(between) <= room ? fits : too_much) = between;
+  }
+  return fits;
+}
+
+void require_room(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
+                  std::size_t room) {
+  if (predicted.peak_total <= room) return;
+  const int64_t batch = request.step.batch;
+  const int64_t fits = largest_batch(batch, room, [&](int64_t smaller) {
+    MemoryRequest r = request;
+    r.step.batch = smaller;
+    return predict_memory(r, rank).peak_total;
+  });
+  const std::string others = "--precision bf16, --recompute block, a smaller --context or --size";
+  throw Error(cat("this run needs ", human({predicted.peak_total}), " of memory; ", human({room}),
+                  " are free on ", rank.device.str(), "; peaks: ", needed_by_tag(predicted)),
+              fits > 0 ? cat("the largest --batch that fits is ", fits, " (", batch,
+                             " was asked for; --accumulate makes up for it); or ", others)
+                       : cat("no --batch fits: take ", others));
+}
+
 }  // namespace kiln

@@ -3,6 +3,9 @@
 // of the run itself, to the byte, for any precision, recomputation and choice of variants.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "autograd/param_store.h"
 #include "device/allocator.h"
 #include "model/config.h"
@@ -28,5 +31,16 @@ struct MemoryRequest {
 // Peaks per tag, each at its own moment, and of all together. `rank` is what the run's context is made with;
 // nothing is allocated on its device.
 MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank);
+
+std::string needed_by_tag(const MemoryStats& predicted);  // "param 1.20 GiB, grad 600.00 MiB, ..."
+
+// The largest batch below `asked` whose peak is at most `room`; 0 where not even one sequence fits.
+int64_t largest_batch(int64_t asked, std::size_t room, const std::function<std::size_t(int64_t)>& peak_of);
+
+// Refuses a run whose peak is more than `room`: Error with what it needs, tag by tag, and the largest batch
+// that would fit. To be asked before the first byte is allocated: a machine that runs out of memory kills the
+// process, and others with it.
+void require_room(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
+                  std::size_t room);
 
 }  // namespace kiln

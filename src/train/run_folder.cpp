@@ -108,7 +108,7 @@ int take_lock(const std::string& path) {
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   std::error_code error;
-  fs::create_directories(path_, error);
+  made_ = fs::create_directories(path_, error);
   if (error)
     throw Error(cat("cannot make the folder ", path_, ": ", error.message()),
                 "name a folder that can be written with --out");
@@ -123,7 +123,21 @@ RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
 }
 
 RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);  // the file stays: the generation is in it
+  if (lock_ < 0) return;
+  if (made_) remove_unused();
+  ::close(lock_);  // the file stays where there was a run: the generation is in it
+}
+
+// While the lock is still held: who opens the file now finds it locked, and who comes later finds it gone.
+void RunFolder::remove_unused() const {
+  std::error_code error;
+  if (!is_same_file(lock_, file("lock"))) return;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename() != "lock") return;
+  }
+  if (error) return;
+  fs::remove(file("lock"), error);
+  fs::remove(path_, error);  // refuses a folder that somebody has filled since
 }
 
 std::string RunFolder::file(const std::string& name) const { return (fs::path(path_) / name).string(); }

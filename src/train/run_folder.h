@@ -19,7 +19,8 @@ class RunFolder {
  public:
   // Makes the folder where there is none. Error, naming the holder, when another process has it.
   explicit RunFolder(std::string path);
-  ~RunFolder();  // lets go
+  // Lets go. A folder made for a run that never began, with nothing but the lock in it, goes too.
+  ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
@@ -36,7 +37,10 @@ class RunFolder {
   std::string set_aside() const;
 
  private:
+  void remove_unused() const;
+
   std::string path_;
+  bool made_ = false;  // by this holder
   int lock_ = -1;
   uint64_t generation_ = 0;
 };

@@ -132,6 +132,7 @@ TEST(RequireGpu, SaysWhyAGpuIsMissing) {
       ADD_FAILURE() << device;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::unavailable);
+      EXPECT_EQ(gpus.empty(), error.hint().find("--device cpu") != std::string::npos);
       EXPECT_NE(std::string(error.what()).find(gpus.empty() ? "no driver" : "1 GPU(s)"), std::string::npos);
     }
   }

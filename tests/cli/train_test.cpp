@@ -225,9 +225,29 @@ TEST(Train, RefusesWhatCannotBeInOneLine) {
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.variants = "attention=flush"; }).find("flash"), std::string::npos);
   EXPECT_NE(said([&](TrainRequest& r) { r.text = folder / "short.txt"; }).find("token"), std::string::npos);
-  EXPECT_NE(said([](TrainRequest& r) { r.size = "leaderboard8b", r.batch = 4000; }).find("of memory; "),
+  const std::string too_large = said([](TrainRequest& r) { r.size = "leaderboard8b", r.batch = 4000; });
+  for (const char* part : {" of memory; ", "param ", "grad ", "optim ", "activation ", "--batch"})
+    EXPECT_NE(too_large.find(part), std::string::npos) << part << " in: " << too_large;
+  EXPECT_NE(said([](TrainRequest& r) { r.variants = "linear=lt"; }).find("runs on cuda, not on cpu"),
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.min_lr = 1; }).find("lowest learning rate is 1"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(good.run));  // nobody left half a run behind
+}
+
+TEST(Train, ARefusedRunLeavesTheEarlierOneWhereItIs) {
+  const TempFolder folder;
+  folder.write("rhyme.txt", rhyme());
+  TrainRequest r = small(folder / "rhyme.txt");
+  r.steps = 2;
+  run(r);
+  r.fresh = true;
+  r.size = "leaderboard8b";
+  r.batch = 4000;
+  Record record;
+  const std::atomic<bool> stop{false};
+  EXPECT_NE(KILN_ERROR_OF(train(r, record, stop)).find("of memory; "), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(r.run + "/checkpoints/step-00000002/manifest.json"));
+  EXPECT_TRUE(std::filesystem::exists(r.run + "/run.json"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "autograd/rank_context.h"
 #include "base/error.h"
 #include "support/gpu.h"
+#include "support/temp_folder.h"
 
 namespace kiln {
 namespace {
@@ -104,6 +105,23 @@ TEST_F(CudaBackendTest, NoRoomIsNullAndLeavesNoError) {
   backend_->zero(p, 1, stream_);
   EXPECT_NO_THROW(backend_->synchronize(stream_));
   backend_->release(p);
+}
+
+TEST_F(CudaBackendTest, CountsWhatIsFreeAndSaysSoWhenThereIsNoRoom) {
+  const auto before = backend_->free_bytes();
+  ASSERT_TRUE(before.has_value());
+  void* p = backend_->allocate(std::size_t{256} << 20);
+  ASSERT_NE(p, nullptr);
+  EXPECT_LT(backend_->free_bytes().value_or(*before), *before);
+  backend_->release(p);
+
+  RankOptions o;
+  o.device = Device::cuda();
+  RankContext ctx(o);
+  const std::string said = KILN_ERROR_OF(ctx.empty({int64_t{1} << 50}, DType::u8, Tag::activation));
+  for (const char* part : {"out of memory on cuda", "wanted for activation", "workspace 32.00 MiB",
+                           "free on the device ", "smaller batch"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
 }
 
 TEST_F(CudaBackendTest, AGpuThatIsNotThere) {

@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "base/build_info.h"
 #include "base/error.h"
+#include "device/gpu_code.h"
 #include "device/gpu_info.h"
 
 namespace kiln {
@@ -23,8 +25,13 @@ TEST(Device, ParsesEverySpellingAndPrintsItBack) {
     EXPECT_EQ(Device::parse(text).str(), text);
 }
 
-TEST(Device, AutoIsTheGpuWhereThereIsOne) {
-  const Device wanted = list_gpus().empty() ? Device::cpu() : Device::cuda(0);
+TEST(Device, AutoIsTheFirstGpuThisBuildCanUse) {
+  Device wanted = Device::cpu();
+  for (const GpuInfo& gpu : list_gpus()) {
+    if (wanted == Device::cpu() &&
+        gpu_code_for(build_info().cuda_archs, gpu.major, gpu.minor) != GpuCode::none)
+      wanted = Device::cuda(gpu.index);
+  }
   EXPECT_EQ(Device::parse("auto"), wanted);
 }
 

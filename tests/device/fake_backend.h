@@ -39,6 +39,9 @@ class FakeBackend : public HostBackend {
     next_ = addresses_ == Addresses::rising ? next_ + step : low;
     return reinterpret_cast<void*>(low);  // NOLINT(performance-no-int-to-ptr): never dereferenced
   }
+  std::optional<std::size_t> free_bytes() const override {
+    return room == SIZE_MAX ? std::nullopt : std::optional(room);
+  }
   void release(void* ptr) override {
     --segments;
     log.push_back("release");

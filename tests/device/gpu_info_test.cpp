@@ -48,5 +48,12 @@ TEST(GpuCode, OfOtherBuilds) {
   EXPECT_EQ(gpu_code_for("native;;x", 9, 0), GpuCode::none);
 }
 
+TEST(GpuCode, ABuildWithoutItSaysHowToGetIt) {
+  EXPECT_EQ(how_to_build_for(7, 5), "build with `make cuda CUDA_ARCHS=75`");
+  EXPECT_EQ(how_to_build_for(12, 0), "build with `make cuda CUDA_ARCHS=120`");
+  EXPECT_NE(how_to_build_for(6, 1).find("too old"), std::string::npos);  // no toolkit of ours compiles for it
+  EXPECT_NE(how_to_build_for(7, 0).find("--device cpu"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kiln

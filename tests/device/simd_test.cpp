@@ -138,7 +138,7 @@ TEST_P(Simd, SumsAndMaxima) {
   for (int64_t n : {0, 1, 3, 15, 16, 17, 63, 64, 65, 127, 1031}) {
     std::vector<float> x(static_cast<std::size_t>(n));
     for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i + 1);
-    EXPECT_EQ(KILN_SIMD_PICK(isa(), sum_all)(x.data(), n), static_cast<float>(n * (n + 1) / 2)) << n;
+    EXPECT_EQ(KILN_SIMD_PICK(isa(), sum_all)(x.data(), n), static_cast<float>(n * (n + 1)) / 2) << n;
   }
   const int width = KILN_SIMD_PICK(isa(), width)();
   std::vector<float> x(static_cast<std::size_t>(width));

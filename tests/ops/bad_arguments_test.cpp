@@ -152,6 +152,22 @@ TEST_F(BadArguments, AVariantThatCannotRunGivesEveryReason) {
   EXPECT_NE(said.find("kiln ops"), std::string::npos) << said;
 }
 
+TEST_F(BadArguments, AVariantThatTheGpuOrTheFormatRulesOutSaysWhichOfThem) {
+  auto said = [](DType dtype, int compute_capability) {
+    RankOptions o;
+    o.device = Device::meta(DeviceType::cuda);
+    o.meta_compute_capability = compute_capability;
+    RankContext gpu(o);
+    const Tensor q = gpu.empty({1, 8, 64}, dtype);
+    return complaint([&] { attention(gpu, q, q, q, {.heads = 1, .kv_heads = 1, .variant = "flash"}); },
+                     ErrorKind::unavailable);
+  };
+  EXPECT_EQ(said(DType::f32, 90),
+            "[attention] variant 'flash' cannot run here: flash (cuda): runs on the tensor cores in bf16 and "
+            "fp16, not in fp32 | choose another device or variant (kiln ops lists them)");
+  EXPECT_NE(said(DType::bf16, 75).find("flash (cuda): needs compute capability 8.0"), std::string::npos);
+}
+
 TEST_F(BadArguments, VariantSpecsAreChecked) {
   EXPECT_EQ(complaint([&] { parse_variants("atention=naive"); }, ErrorKind::usage),
             "there is no op 'atention' | did you mean 'attention'?");

@@ -4,6 +4,7 @@
 
 #include "model/size_registry.h"
 #include "ops/op_list.h"
+#include "support/temp_folder.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
 
@@ -125,6 +126,72 @@ TEST(MemoryPrediction, TakesNoMemoryItself) {
   EXPECT_GE(stats.peak[Tag::param], static_cast<std::size_t>(groups.total()) * 4);
   EXPECT_GE(stats.peak[Tag::optim], static_cast<std::size_t>(groups.total()) * 8);
   EXPECT_GT(stats.peak_total, std::size_t{200} << 30);
+}
+
+TEST(MemoryPrediction, TooLittleRoomSaysWhatIsNeededAndTheLargestBatchThatFits) {
+  MemoryRequest request = tiny();
+  request.step.batch = 40;
+  RankOptions rank;
+  rank.threads = 1;
+  auto peak = [&](int64_t batch) {
+    MemoryRequest r = request;
+    r.step.batch = batch;
+    return predict_memory(r, rank).peak_total;
+  };
+  const MemoryStats all = predict_memory(request, rank);
+  auto said = [&](std::size_t room) { return KILN_ERROR_OF((require_room(request, rank, all, room), 0)); };
+  EXPECT_EQ(said(all.peak_total), "nothing");
+  EXPECT_EQ(said(SIZE_MAX), "nothing");
+
+  const std::size_t room = peak(13);
+  const int64_t fits = largest_batch(40, room, peak);
+  EXPECT_GE(fits, 13);
+  EXPECT_LE(peak(fits), room);
+  EXPECT_GT(peak(fits + 1), room);
+  const std::string refusal = said(room);
+  for (const std::string& part :
+       {cat("this run needs ", human({all.peak_total}), " of memory; ", human({room}), " are free on cpu"),
+        cat("param ", human({all.peak[Tag::param]})), cat("grad ", human({all.peak[Tag::grad]})),
+        cat("optim ", human({all.peak[Tag::optim]})), cat("activation ", human({all.peak[Tag::activation]})),
+        cat("largest --batch that fits is ", fits, " (40 was asked for")})
+    EXPECT_NE(refusal.find(part), std::string::npos) << part << " in: " << refusal;
+  EXPECT_EQ(refusal.find('\n'), std::string::npos);
+
+  const std::string hopeless = said(1000);
+  EXPECT_NE(hopeless.find("no --batch fits"), std::string::npos) << hopeless;
+}
+
+// Another architecture runs other variants, and what they keep is theirs.
+TEST(MemoryPrediction, IsMadeForTheGpuThereIs) {
+  MemoryRequest request = tiny();
+  request.layout.precision = Precision::fp16;
+  request.step.context = 256;
+  RankOptions rank;
+  rank.device = Device::cuda();
+  const MemoryStats hopper = predict_memory(request, rank);
+  rank.meta_compute_capability = 75;
+  EXPECT_GT(predict_memory(request, rank).peak_total, hopper.peak_total);  // scores in memory: no flash there
+  request.layout.precision = Precision::bf16;
+  EXPECT_NE(
+      complaint([&] { predict_memory(request, rank); }).find("bf16 products need compute capability 8.0"),
+      std::string::npos);
+  rank.variants.set("attention", "flash");
+  request.layout.precision = Precision::fp16;
+  EXPECT_NE(
+      complaint([&] { predict_memory(request, rank); }).find("flash (cuda): needs compute capability 8.0"),
+      std::string::npos);
+}
+
+// A limit below the prediction: the run fails where it meets it, and says what holds the rest.
+TEST(MemoryPrediction, ARunThatMeetsALimitNamesWhatHoldsTheMemory) {
+  const MemoryRequest request = tiny();
+  RankOptions rank;
+  rank.threads = 1;
+  rank.alloc_mode = AllocMode::raw;  // exact: a pool would round the need up
+  rank.memory_cap = {predict_memory(request, rank).peak_total / 2};
+  const std::string said = complaint([&] { measured(request, rank); });
+  for (const char* part : {"[allocator] out of memory on cpu", " wanted for ", "in use ", "param ", "limit "})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
 }
 
 TEST(MemoryPrediction, RefusesSeveralRanks) {

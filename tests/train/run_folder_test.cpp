@@ -26,6 +26,7 @@ TEST(RunFolder, EachHolderHasTheNextNumber) {
   const TempFolder folder;
   for (uint64_t i = 1; i <= 3; ++i) {
     const RunFolder run(folder / "run/");
+    folder.write("run/run.json", "{}");  // a run that began
     EXPECT_EQ(run.generation(), i);
     EXPECT_EQ(run.path(), folder / "run");
     EXPECT_EQ(KILN_ERROR_OF((run.check_still_held(), 0)), "nothing");
@@ -73,6 +74,24 @@ TEST(RunFolder, AnEarlierRunIsMovedNotDeleted) {
   EXPECT_EQ(folder.read("run/notes.txt"), "mine");
   EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints"));
   EXPECT_EQ(run.set_aside(), "");
+}
+
+TEST(RunFolder, AFolderMadeForARunThatNeverBeganGoesWithIt) {
+  const TempFolder folder;
+  {
+    const RunFolder refused(folder / "new");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+  std::filesystem::create_directories(folder / "mine");
+  {
+    const RunFolder refused(folder / "mine");
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder / "mine/lock"));  // it was there before
+  {
+    const RunFolder begun(folder / "begun");
+    folder.write("begun/run.json", "{}");
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder / "begun/lock"));
 }
 
 TEST(RunFolder, AFolderThatCannotBeIsOneLine) {

@@ -83,6 +83,13 @@ void* CudaBackend::allocate(std::size_t bytes) {
   return p;
 }
 
+std::optional<std::size_t> CudaBackend::free_bytes() const {
+  std::size_t free = 0, total = 0;
+  if (cudaSetDevice(index_) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
+  (void)cudaGetLastError();  // asked for the sake of a message about something worse
+  return {};
+}
+
 // Releasing and destroying happen in destructors, where a failure could only hide the error that came before.
 void CudaBackend::release(void* ptr) {
   if (cudaFree(ptr) != cudaSuccess) (void)cudaGetLastError();
@@ -241,7 +248,7 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
   const char* archs = build_info().cuda_archs;
   if (gpu_code_for(archs, major, minor) == GpuCode::none) {
     throw Error(cat("cuda:", index, " is sm_", major, minor, ", and this build holds code for ", archs),
-                cat("build with `make cuda CUDA_ARCHS=", major, minor, "`"), ErrorKind::unavailable);
+                how_to_build_for(major, minor), ErrorKind::unavailable);
   }
   return std::make_unique<CudaBackend>(index, 10 * major + minor);
 }

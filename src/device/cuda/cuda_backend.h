@@ -23,6 +23,7 @@ class CudaBackend final : public Backend {
   bool host_readable() const override { return false; }
 
   void* allocate(std::size_t bytes) override;
+  std::optional<std::size_t> free_bytes() const override;
   void release(void* ptr) override;
   void* allocate_pinned(std::size_t bytes) override;
   void release_pinned(void* ptr) override;

@@ -11,10 +11,12 @@ namespace {
 
 class MetaBackend final : public HostBackend {
  public:
-  MetaBackend(DeviceType target, CpuIsa isa) : target_(target), isa_(isa) {}
+  MetaBackend(DeviceType target, CpuIsa isa, int compute_capability)
+      : target_(target), isa_(isa), compute_capability_(compute_capability) {}
 
-  // Predictions are made for the architecture the fast kernels are written for.
-  DeviceTraits traits() const override { return {target_, target_ == DeviceType::cuda ? 90 : 0, isa_}; }
+  DeviceTraits traits() const override {
+    return {target_, target_ == DeviceType::cuda ? compute_capability_ : 0, isa_};
+  }
   bool host_readable() const override { return false; }
 
   void* allocate(std::size_t bytes) override {
@@ -38,13 +40,15 @@ class MetaBackend final : public HostBackend {
  private:
   DeviceType target_;
   CpuIsa isa_;
+  int compute_capability_;
   std::uintptr_t next_ = std::uintptr_t{1} << 44;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa) {
-  return std::make_unique<MetaBackend>(target, isa ? *isa : cpu_isa_from_environment());
+std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa,
+                                           int compute_capability) {
+  return std::make_unique<MetaBackend>(target, isa ? *isa : cpu_isa_from_environment(), compute_capability);
 }
 
 }  // namespace kiln

@@ -27,7 +27,8 @@ inline RowGroups row_groups(int64_t rows, int64_t row_bytes, Pass pass) {
   while (g.threads < 512 && packs > int64_t{g.threads} * (g.threads == 32 ? 4 : 2)) g.threads *= 2;
   g.packs = static_cast<int>(std::max<int64_t>(1, (packs + g.threads - 1) / g.threads));
   if (g.threads == 32) g.rows_per_block = 4;
-  const int64_t threads = pass == Pass::forward ? 2048 : 512;  // of a multiprocessor
+  // Of a multiprocessor; in backward as many as have room for their registers at once.
+  const int64_t threads = pass == Pass::forward ? 2048 : g.rows_per_block > 1 ? 384 : 512;
   g.blocks = std::min<int64_t>((rows + g.rows_per_block - 1) / g.rows_per_block,
                                132 * threads / (g.threads * g.rows_per_block));
   return g;

@@ -35,22 +35,32 @@ say_what_is_missing() {
 options_of() {
   case $1 in
     memcheck) echo "--padding 64" ;;  # a gap behind each allocation
-    racecheck | synccheck) echo "--kernel-regex kns=kiln" ;;
+    racecheck | synccheck) echo "--kernel-name kernel_substring=kiln" ;;
+    initcheck) echo "--check-api-memory-access no" ;;  # a result that nobody wrote fails its test
   esac
 }
 
+# initcheck does not see what a library's kernel writes through the copy engine (Hopper's 16-bit products do), and then
+# reports the kernel of ours that reads it. Such reports count as theirs; the same kernels are judged in fp32 and fp64,
+# whose products write plainly. The cases of large products are left out, or their reports would fill its buffer; and
+# racecheck itself breaks down in them (an illegal address in the library's kernel, which memcheck finds to be right).
+READS_PRODUCTS='write_sums_kernel|MaskedSoftmaxProblem|scale_kernel|LogitsChunk'
+LARGE_PRODUCTS='*batched_matmul*:*causal_127*:*grouped_130*:*full_70x129*:*causal_67x200*:*causal_150x70*:*causal_3x128*'
+
+#
 # Counts the reports of a log: "ours theirs". A report begins at the left edge; with the host's stack left out, a name
 # with an offset is a kernel's. Theirs are those that name a kernel, and none of kiln's; what names no kernel at all (a
 # failed call, say) is ours.
 count_reports() {
-  awk '
+  awk -v products="$READS_PRODUCTS" '
     function judge() { if (open) { if (kernel && !kiln) theirs++; else ours++ } open = 0 }
     /^========= [^ ]/ {
       judge()
-      if ($0 !~ /COMPUTE-SANITIZER|SUMMARY|Target application returned|No attachable process/) { open = 1; kernel = kiln = 0 }
+      if ($0 !~ /COMPUTE-SANITIZER|SUMMARY|Target application returned|No attachable process/) { open = 1; kernel = kiln = unwritten = 0; if ($0 ~ /Uninitialized/) unwritten = 1 }
     }
     open && /\+0x/ { kernel = 1 }
     open && /kiln/ { kiln = 1 }
+    open && unwritten && /bf16|fp16/ && $0 ~ products { kiln = 0 }
     END { judge(); print ours + 0, theirs + 0 }' "$1"
 }
 
@@ -72,8 +82,10 @@ finds_its_bug() {
 # Fills ours, theirs, ran and trouble.
 check_ops() {
   local tool=$1 log=$logs/$1.log status=0
+  local only=$filter
+  [[ $tool != @(initcheck|racecheck) || -n ${KILN_SANITIZE_FILTER:-} ]] || only="$filter:-$LARGE_PRODUCTS"
   trouble=
-  KILN_ALLOC=raw run_tool "$tool" "$log" "$tests" "--gtest_filter=$filter" --gtest_brief=1 || status=$?
+  KILN_ALLOC=raw run_tool "$tool" "$log" "$tests" "--gtest_filter=$only" --gtest_brief=1 || status=$?
   if [[ -e $log ]]; then read -r ours theirs < <(count_reports "$log"); else ours=0 theirs=0; fi
   if [[ $tool == memcheck ]]; then ours=$((ours + theirs)) theirs=0; fi  # see options_of
   ran=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log.out" | tail -n 1)

@@ -84,7 +84,6 @@ TEST(KernelSplit, OurPatternsAreInOurSources) {
   for (const KernelPattern& p : kernel_patterns()) {
     if (!p.ours) continue;
     const std::string_view text = p.text.substr(p.text.find_first_not_of("0123456789"));
-    if (!p.ours) continue;
     EXPECT_NE(sources.find(text), std::string::npos) << p.text;
   }
 }

@@ -152,6 +152,8 @@ __device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const Atten
   }
 }
 
+// Heads of 128 fill the registers, and a few words are spilled (4 to 52 bytes). To make dv before dp needs
+// none and is slower: 3.59 ms against 3.53 for both kernels at batch 4, seq 4096, 16 heads on an H200.
 template <class Engine, class T, int kD>
 __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];

@@ -49,33 +49,36 @@ struct RowPacks {
   }
 };
 
-// The block's rows summed: warps one after the other into shared memory, then out.
+// The sums of a block's rows: out of registers where the block has one row at a time; else each warp lays its
+// own into shared memory, and all threads add them up, warp by warp, and write whole sectors.
 template <int kPacks, int N>
 __device__ void put_partial(const float (&dw)[kPacks][N], int64_t cols, float* out) {
-  extern __shared__ float sums[];  // [cols]; only where a block has several rows at a time
-  for (int turn = 0; turn < static_cast<int>(blockDim.y); ++turn) {
-    if (blockDim.y > 1) __syncthreads();
-    if (static_cast<int>(threadIdx.y) != turn) continue;
+  extern __shared__ float4 sums[];  // [rows at a time][cols / 4]; only where there are several
+  const int64_t quads = cols / 4;
+  float4* own = blockDim.y > 1 ? sums + threadIdx.y * quads : reinterpret_cast<float4*>(out);
+  if (blockDim.y > 1) __syncthreads();  // whoever still reads the sums of another gradient
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int64_t at = (threadIdx.x + static_cast<int64_t>(k) * blockDim.x) * N;
+  for (int k = 0; k < kPacks; ++k) {
+    const int64_t at = (threadIdx.x + static_cast<int64_t>(k) * blockDim.x) * N;
+    if (at >= cols) continue;
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if (at + i >= cols) continue;
-        const float sum = turn == 0 ? dw[k][i] : sums[at + i] + dw[k][i];
-        if (turn + 1 == static_cast<int>(blockDim.y)) {
-          out[at + i] = sum;
-        } else {
-          sums[at + i] = sum;
-        }
-      }
+    for (int i = 0; i < N; i += 4) own[(at + i) / 4] = {dw[k][i], dw[k][i + 1], dw[k][i + 2], dw[k][i + 3]};
+  }
+  if (blockDim.y == 1) return;
+  __syncthreads();
+  for (int64_t q = threadIdx.y * blockDim.x + threadIdx.x; q < quads; q += blockDim.x * blockDim.y) {
+    float4 sum = sums[q];
+    for (unsigned w = 1; w < blockDim.y; ++w) {
+      const float4 more = sums[w * quads + q];
+      sum = {sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w};
     }
+    reinterpret_cast<float4*>(out)[q] = sum;
   }
 }
 
-inline constexpr int kSumCols = 32, kSumRows = 16;
+inline constexpr int kSumCols = 32, kSumRows = 32;
 
-// dw[c] = sum over the blocks' partial sums: 16 threads take every 16th of them each, and meet in order.
+// dw[c] = sum over the blocks' partial sums: 32 threads take every 32nd of them each, and meet in order.
 template <class G>
 __global__ void sum_partials_kernel(const float* partial, int64_t blocks, int64_t cols, G* dweight,
                                     bool accumulate) {
@@ -118,7 +121,7 @@ inline dim3 block_of(const RowGroups& g) {
 
 // Shared memory of put_partial.
 inline std::size_t partial_shared_bytes(const RowGroups& g, int64_t cols) {
-  return g.rows_per_block > 1 ? static_cast<std::size_t>(cols) * sizeof(float) : 0;
+  return g.rows_per_block > 1 ? static_cast<std::size_t>(g.rows_per_block * cols) * sizeof(float) : 0;
 }
 
 }  // namespace kiln

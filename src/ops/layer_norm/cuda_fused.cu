@@ -75,7 +75,7 @@ struct BackwardRows {
 // With n = (x - mean) * rstd and g = dy * w: dx = rstd * (g - mean(g) - n * mean(g * n));
 // dw = sum over rows of dy * n, db = sum over rows of dy. dy is 0 beyond the row, and adds nothing to any.
 template <class T, int kPacks>
-__global__ void __launch_bounds__(most_threads(kPacks))
+__global__ void __launch_bounds__(most_threads(kPacks), 1)
     backward_kernel(LayerNormProblem p, BackwardRows<T> b) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kRopeThreads = 128;
 constexpr int kSequences = 4;
+constexpr int kUnderWay = 3;  // pieces of a thread
 
 struct Frequencies {  // of one head's pairs: by value, so that they are at hand without a read from memory
   double of[kRopeMostPairs];
@@ -24,43 +25,52 @@ struct RopeSide {
   int heads;
 };
 
-// Rotate-half: pair i is elements i and i + D / 2, so a thread has a pack of each.
+// What a thread turns at a time: a pack of first halves and the pack of their partners (rotate-half: pair i
+// is elements i and i + D / 2 of a head), or one pack of neighbours (interleaved).
 template <class T>
-__device__ void turn_halves(const RopeSide<T>& side, int64_t row, int D, const float2* angles) {
+struct Piece {
+  T* out = nullptr;  // null: nothing
+  Pack<T> a, b;
+  int pair;  // of a's first element
+  bool accumulate;
+};
+
+template <class T>
+__device__ Piece<T> load_piece(const RopeSide<T>& side, int64_t row, int work, int D, bool interleaved) {
   constexpr int N = Pack<T>::kSize;
-  const int packs = D / 2 / N;
-  for (int work = threadIdx.x; work < side.heads * packs; work += kRopeThreads) {
-    const int first = work / packs * D + work % packs * N, second = first + D / 2;
-    const Pack<T> a = load_pack(side.in[row] + first), b = load_pack(side.in[row] + second);
-    float x[N], y[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const float2 angle = angles[work % packs * N + i];  // cosine, sine
-      x[i] = a[i] * angle.x - b[i] * angle.y;
-      y[i] = a[i] * angle.y + b[i] * angle.x;
-    }
-    put_pack(side.out[row] + first, x, side.accumulate);
-    put_pack(side.out[row] + second, y, side.accumulate);
-  }
+  const int packs = interleaved ? D / N : D / 2 / N, pack = work % packs;
+  const int at = work / packs * D + pack * N;
+  Piece<T> p;
+  p.out = side.out[row] + at;
+  p.a = load_pack(side.in[row] + at);
+  if (!interleaved) p.b = load_pack(side.in[row] + at + D / 2);
+  p.pair = interleaved ? pack * N / 2 : pack * N;
+  p.accumulate = side.accumulate;
+  return p;
 }
 
-// Interleaved: pairs are neighbours, so a thread has half a pack of them.
 template <class T>
-__device__ void turn_neighbours(const RopeSide<T>& side, int64_t row, int D, const float2* angles) {
+__device__ void turn(const Piece<T>& p, int D, bool interleaved, const float2* angles) {
   constexpr int N = Pack<T>::kSize;
-  const int packs = D / N;
-  for (int work = threadIdx.x; work < side.heads * packs; work += kRopeThreads) {
-    const int at = work / packs * D + work % packs * N;
-    const Pack<T> a = load_pack(side.in[row] + at);
-    float x[N];
+  float x[N], y[N];
+  if (interleaved) {
 #pragma unroll
     for (int i = 0; i < N; i += 2) {
-      const float2 angle = angles[(work % packs * N + i) / 2];
-      x[i] = a[i] * angle.x - a[i + 1] * angle.y;
-      x[i + 1] = a[i] * angle.y + a[i + 1] * angle.x;
+      const float2 angle = angles[p.pair + i / 2];  // cosine, sine
+      x[i] = p.a[i] * angle.x - p.a[i + 1] * angle.y;
+      x[i + 1] = p.a[i] * angle.y + p.a[i + 1] * angle.x;
     }
-    put_pack(side.out[row] + at, x, side.accumulate);
+    put_pack(p.out, x, p.accumulate);
+    return;
   }
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const float2 angle = angles[p.pair + i];
+    x[i] = p.a[i] * angle.x - p.b[i] * angle.y;
+    y[i] = p.a[i] * angle.y + p.b[i] * angle.x;
+  }
+  put_pack(p.out, x, p.accumulate);
+  put_pack(p.out + D / 2, y, p.accumulate);
 }
 
 // Cosine and sine. Reduced in double, since an angle may be thousands of turns; for 16-bit values the rest in
@@ -91,14 +101,24 @@ __global__ void rope_kernel(RopeProblem p, float sign, Frequencies frequencies, 
     angles[i].y *= sign;
   }
   __syncthreads();
-  for (int64_t b = first; b < end; ++b) {
-    for (const RopeSide<T>* side : {&q, &k}) {
-      if (!side->out) continue;
-      if (p.interleaved) {
-        turn_neighbours(*side, b * p.T + t, D, angles);
-      } else {
-        turn_halves(*side, b * p.T + t, D, angles);
-      }
+  // All pieces of q, then of k, of one sequence after the other; a few under way at a time.
+  const int per_head = (p.interleaved ? D : D / 2) / Pack<T>::kSize;
+  const int of_q = q.out ? q.heads * per_head : 0, of_both = of_q + (k.out ? k.heads * per_head : 0);
+  const int all = of_both * static_cast<int>(end - first);
+  for (int work = threadIdx.x; work < all; work += kUnderWay * kRopeThreads) {
+    Piece<T> piece[kUnderWay];
+#pragma unroll
+    for (int u = 0; u < kUnderWay; ++u) {
+      const int w = work + u * kRopeThreads;
+      if (w >= all) continue;
+      const int64_t row = (first + w / of_both) * p.T + t;
+      const int own = w % of_both;
+      piece[u] = own < of_q ? load_piece(q, row, own, D, p.interleaved)
+                            : load_piece(k, row, own - of_q, D, p.interleaved);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnderWay; ++u) {
+      if (piece[u].out != nullptr) turn(piece[u], D, p.interleaved, angles);
     }
   }
 }

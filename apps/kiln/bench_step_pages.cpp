@@ -196,7 +196,7 @@ std::string step_text(const BenchStepReport& report) {
     text += fmt::format("\n{} {} {}: where the milliseconds go\n", r.size.name, name_of(r.spec.precision),
                         title(r));
     text += aligned(split_table(r), 1);
-    if (report.kernels > 0) text.append("\n").append(aligned(kernel_table(r, report.kernels), 2));
+    if (report.kernels > 0) text += fmt::format("\n{}", aligned(kernel_table(r, report.kernels), 2));
   }
   return text;
 }

@@ -14,7 +14,7 @@
 namespace kiln::cli {
 
 // In the order a person thinks of them, at the price of some padding.
-struct TrainRequest {  // NOLINT(clang-analyzer-optin.performance.Padding)
+struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string run;        // the run's folder
   bool fresh = false;     // do not go on with what is there
   std::string text;       // file, folder, or token folder; empty: kiln's own sources

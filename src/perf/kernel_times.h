@@ -25,8 +25,8 @@ std::string why_no_kernel_times();
 // is timed before. Make it before the graphs that are to be watched are captured, and only one at a time.
 class KernelTimes {
  public:
-  KernelTimes();  // throws where why_no_kernel_times() has a reason
-  ~KernelTimes();
+  KernelTimes();   // throws where why_no_kernel_times() has a reason
+  ~KernelTimes();  // NOLINT(performance-trivially-destructible): not where there is CUPTI to detach
   KernelTimes(const KernelTimes&) = delete;
   KernelTimes& operator=(const KernelTimes&) = delete;
 

@@ -22,9 +22,11 @@ class TimedSet {
     y_ = {};
     given_ = {};
     setup_.begin_step(fresh_tape);
-    floor_ = ctx_.tape().size();
   }
-  void forward() { y_ = case_.call(ctx_, setup_.arguments()); }
+  void forward() {
+    floor_ = ctx_.tape().size();
+    y_ = case_.call(ctx_, setup_.arguments());
+  }
   void make_gradients() {
     if (kept_.empty()) {  // the outputs' sizes are known by now
       const OpCase unit{
@@ -64,10 +66,10 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
   std::deque<TimedSet> sets;
   for (int i = 0; i < count; ++i) sets.emplace_back(ctx, c, data, form, row.dtype);
   auto prepare_backward = [&] {  // of all sets: by the time one goes back, the others have had the cache
-    for (std::size_t i = 0; i < sets.size(); ++i) {
-      sets[i].begin(i == 0);
-      sets[i].forward();
-      sets[i].make_gradients();
+    for (std::size_t i = 0; i < sets.size(); ++i) sets[i].begin(i == 0);  // leaves come before any op
+    for (TimedSet& set : sets) {
+      set.forward();
+      set.make_gradients();
     }
   };
   const TimingOptions options{.max_seconds = row.variant == "naive" ? 1.5 : 3.0};

@@ -7,6 +7,7 @@
 #include "kiln/bench_op.h"
 #include "kiln/bench_pages.h"
 #include "op_cases/run_case.h"
+#include "support/gpu.h"
 
 namespace kiln::cli {
 namespace {
@@ -117,6 +118,18 @@ TEST(BenchOp, OpsWithTwoOutputsAreTimedBothWays) {
     }
     EXPECT_EQ(passes, (std::vector<std::string>{"forward", "backward"})) << op;
   }
+}
+
+// Small tensors take turns on a GPU, so that none is still in the cache: all their forwards stand on one
+// tape.
+TEST(CudaBenchOp, BackwardOfTensorsThatTakeTurnsIsTimed) {
+  KILN_NEEDS_GPU();
+  BenchOpRequest request = small_request("rms_norm");
+  request.device = Device::cuda();
+  const BenchReport report = bench_op(request, [](const std::string&) {});
+  int timed = 0;
+  for (const BenchRow& r : report.rows) timed += r.status == BenchRow::Status::timed && r.form == "backward";
+  EXPECT_GT(timed, 0);
 }
 
 TEST(BenchOp, ACheckOnCutDownSizesSaysSo) {

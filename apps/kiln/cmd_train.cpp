@@ -73,7 +73,8 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
   std::string why_no_gpu;
-  require_gpu(common.device, list_gpus(&why_no_gpu), why_no_gpu);
+  const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
+  require_gpu(common.device, gpus, why_no_gpu);
   r.device = Device::parse(common.device);
   if (r.device.is_meta())
     throw Error(fmt::format("kiln train needs values, and --device {} has none", common.device),

@@ -18,7 +18,7 @@ void require_gpu(std::string_view device, std::span<const GpuInfo> gpus, std::st
   }
   throw Error(fmt::format("{} is not available: this machine has {} GPU(s), counted from cuda:0", device,
                           gpus.size()),
-              {}, ErrorKind::unavailable);
+              "`kiln doctor` lists them", ErrorKind::unavailable);
 }
 
 }  // namespace kiln::cli

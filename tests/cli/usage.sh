@@ -47,7 +47,7 @@ expect 2 1 "^kiln: --seed is '-1'; expected a whole number" doctor --seed=-1
 expect 2 2 '^kiln: .*--seed' doctor --seed
 expect 2 2 "^kiln: unknown command 'a; b\\\\x1b'$" $'a\nb\e'
 expect 2 2 "^kiln: unknown command ''$" ''
-expect 3 1 '^kiln: cuda:9999 is not available: ' doctor --quick --device cuda:9999
+expect 3 2 '^kiln: cuda:9999 is not available: ' doctor --quick --device cuda:9999
 
 expect 0 0 'Example:' tune --help
 expect 3 2 '^kiln: nothing to tune on cpu' tune --size small --device cpu --out "$work/tuned"
@@ -66,7 +66,7 @@ expect 2 2 "^kiln: \[linear\] has no variant 'naiv'$" ops --variant linear=naiv
 expect 2 2 "^hint: did you mean 'naive'\?" ops --variant linear=naiv
 expect 2 2 "^kiln: 'linear' is not an op and a variant$" ops --variant linear
 expect 2 1 '^kiln: --markdown and --json are both given' ops --markdown --json
-expect 3 1 '^kiln: cuda:9999 is not available: ' ops --device cuda:9999
+expect 3 2 '^kiln: cuda:9999 is not available: ' ops --device cuda:9999
 expect 3 2 "^kiln: \[linear\] variant 'lt' cannot run here: lt \(cuda\): runs on cuda, not on cpu$" \
   ops --device cpu --variant rms_norm=naive,linear=lt
 [[ ! -s $work/out ]] || fail "kiln ops with a variant that cannot run: wrote to stdout"
@@ -98,7 +98,7 @@ expect 3 2 '^kiln: \[batched_matmul\] .*( GiB of host memory|than can be counted
   bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu
 expect 2 2 '^kiln: meta runs no kernels' bench op rms_norm --device meta
 expect 2 1 "^kiln: unknown option '--jsno'; did you mean '--json'\?$" bench op rms_norm --jsno
-expect 3 1 '^kiln: cuda:9999 is not available: .' bench op rms_norm --device cuda:9999
+expect 3 2 '^kiln: cuda:9999 is not available: .' bench op rms_norm --device cuda:9999
 expect 3 1 '^kiln: \[linear\] nothing could be timed: lt \(cuda\): runs on cuda, not on cpu$' \
   bench op linear --variant lt --shape rows=2,in=2,out=2 --device cpu --out "$work/runs"
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' \
@@ -124,7 +124,7 @@ expect 2 1 "^kiln: --steps is '-1'; expected a number from 1 to" bench step --st
 expect 2 1 '^kiln: --format and --json are both given' bench step --format md --json
 expect 2 2 '^kiln: meta runs no kernels' bench step --device meta
 expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" "${step[@]}" --size nano --graph on
-expect 3 1 '^kiln: cuda:9999 is not available: .' bench step --device cuda:9999
+expect 3 2 '^kiln: cuda:9999 is not available: .' bench step --device cuda:9999
 expect 2 2 '^kiln: --kernels is 5, and cpu runs ops without kernels$' "${step[@]}" --size nano --kernels 5
 expect 2 1 "^kiln: --kernels is '0'; expected a number from 1 to" bench step --kernels 0
 expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are available$' \
@@ -167,7 +167,7 @@ expect 2 2 "^hint: did you mean 'gate_up'\?$" train --text "$work/text" --varian
 expect 2 1 "^kiln: --loss-scale is '0'; expected a number from 1" train --text "$work/text" --loss-scale 0
 expect 2 1 "^kiln: --graph is 'yes'; expected on, off or auto$" train --text "$work/text" --graph yes --device cpu
 expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" train --text "$work/text" --graph on --device cpu
-expect 3 1 '^kiln: cuda:9999 is not available: ' train --text "$work/text" --device cuda:9999
+expect 3 2 '^kiln: cuda:9999 is not available: .' train --text "$work/text" --device cuda:9999
 expect 1 2 '/nowhere' train --text /nowhere --out "$work/runs"
 "$kiln" train --text "$work/text" --size nano --steps 5 --batch 2 --context 16 --json --out "$work/run" \
   >"$work/out" 2>"$work/err" || fail "kiln train --json: exit $?"

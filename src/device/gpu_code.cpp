@@ -27,16 +27,36 @@ GpuCode code_of_one(std::string_view arch, int major, int minor) {
   return GpuCode::none;
 }
 
+template <class F>
+void for_each_arch(std::string_view archs, F f) {
+  while (!archs.empty()) {
+    const auto end = archs.find(';');
+    f(archs.substr(0, end));
+    archs.remove_prefix(end == std::string_view::npos ? archs.size() : end + 1);
+  }
+}
+
 }  // namespace
 
 GpuCode gpu_code_for(std::string_view archs, int major, int minor) {
   GpuCode best = GpuCode::none;
-  while (!archs.empty()) {
-    const auto end = archs.find(';');
-    best = std::max(best, code_of_one(archs.substr(0, end), major, minor));
-    archs.remove_prefix(end == std::string_view::npos ? archs.size() : end + 1);
-  }
+  for_each_arch(archs, [&](std::string_view one) { best = std::max(best, code_of_one(one, major, minor)); });
   return best;
+}
+
+int newest_code_for(std::string_view archs, int major, int minor) {
+  // Machine code is taken before PTX, however much newer that is.
+  const GpuCode kind = gpu_code_for(archs, major, minor);
+  int newest = 0;
+  if (kind == GpuCode::none) return newest;
+  for_each_arch(archs, [&](std::string_view one) {
+    if (code_of_one(one, major, minor) != kind) return;
+    int number = 0;
+    (void)std::from_chars(one.data(), one.data() + one.size(), number);
+    newest =
+        std::max(newest, number + (one.find('a') != std::string_view::npos && one.find('a') < 4 ? 1 : 0));
+  });
+  return newest;
 }
 
 std::string how_to_build_for(int major, int minor) {

@@ -16,6 +16,10 @@ enum class GpuCode {
 // the one or the other; a letter ties the code to exactly that architecture.
 GpuCode gpu_code_for(std::string_view archs, int major, int minor);
 
+// The newest architecture (80, 90) among the code of such a build that the GPU would run; 0 where it runs
+// none. Code tied to exactly that GPU ("90a") counts as one more, 91.
+int newest_code_for(std::string_view archs, int major, int minor);
+
 // What to do about a GPU for which a build holds no code, in one line.
 std::string how_to_build_for(int major, int minor);
 

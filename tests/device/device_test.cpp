@@ -75,5 +75,15 @@ TEST(Device, ASlipNamesTheNearestSpelling) {
   }
 }
 
+TEST(GpuCode, TheNewestThatRunsIsNamed) {
+  EXPECT_EQ(newest_code_for("90a-real;80", 9, 0), 91);  // tied to this very GPU
+  EXPECT_EQ(newest_code_for("90a-real;80", 8, 6), 80);
+  EXPECT_EQ(newest_code_for("90a-real;80", 12, 0), 80);  // by PTX
+  EXPECT_EQ(newest_code_for("90", 9, 0), 90);
+  EXPECT_EQ(newest_code_for("75", 8, 6), 75);
+  EXPECT_EQ(newest_code_for("75;80-virtual", 7, 5), 75);
+  EXPECT_EQ(newest_code_for("90a-real;80", 7, 5), 0);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -33,6 +33,7 @@ std::vector<OpCase> add_rms_norm_cases() {
   one("2x3x136_strided", {2, 3, 136}, 8, Use::both);  // whole 16 bytes a row in every dtype
   one("2x2056_added", {2, 2056}, 0, Use::added);
   one("5x64_rows_at_odd_places", {5, 64}, 1, Use::both);
+  one("8501x8", {8501, 8}, 0, Use::both);  // more rows than warps of the fused CUDA kernel
   one("0x16", {0, 16}, 0, Use::both);
   return cases;
 }

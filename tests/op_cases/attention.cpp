@@ -43,6 +43,9 @@ std::vector<OpCase> attention_cases() {
   one("one_query_131_d80", {2, 1, 131, 4, 2, 80}, true, 5);
   one("8x40_d19", {1, 8, 40, 2, 1, 19}, true);
   one("full_6x3_d64", {1, 6, 3, 1, 1, 64}, false);
+  // So many heads that flash on CUDA takes blocks of 128 queries.
+  one("many_heads_2x66_d16", {33, 2, 66, 16, 4, 16}, true);
+  one("many_heads_1x3_d72", {66, 1, 3, 8, 8, 72}, true);
   one("no_keys", {1, 5, 0, 2, 1, 8}, true);
   return cases;
 }

@@ -1,5 +1,6 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
+#include "autograd/tape.h"
 #include "op_cases/bench_case.h"
 
 namespace kiln {
@@ -31,6 +32,17 @@ std::vector<OpCase> linear_cross_entropy_cases() {
   one("23x16_to_127_in_chunks", {23, 16}, 127, 4, 0, 5);
   one("9x8_to_64_row_by_row_strided", {9, 8}, 64, 0, 3, 1);
   one("2x7x24_to_1009_in_chunks", {2, 7, 24}, 1009, 0, 0, 6);
+  one("3x8_to_33001_some_ignored", {3, 8}, 33001, 3);  // longer rows than the fused CUDA kernel holds
+  // x is a part of a packed tensor: its gradient is a range of that one's columns.
+  CaseInput ids{"targets", K::ids, {5}};
+  ids.ids_below = 9;
+  cases.push_back({"linear_cross_entropy",
+                   "5x8_of_12_to_9",
+                   {{"packed", K::activation, {5, 12}}, {"weight", K::param, {9, 8}, 0.3f}, ids},
+                   [](RankContext& ctx, std::span<const CaseArgument> in) {
+                     const Tensor x = split(ctx, in[0].tensor, {8, 4})[0];
+                     return linear_cross_entropy(ctx, x, *in[1].param, in[2].tensor);
+                   }});
   return cases;
 }
 

@@ -24,7 +24,10 @@ std::vector<OpCase> rms_norm_cases() {
   one("tiny_values", {3, 31}, 0, 1e-3f);
   one("2x3x488_strided", {2, 3, 488}, 8);  // whole 16 bytes a row in every dtype
   one("5x64_rows_at_odd_places", {5, 64}, 1);
-  one("1100x40", {1100, 40});  // more rows than warps of the fused CUDA kernel
+  // More rows than the fused CUDA kernel has groups of threads: a warp a row; then, in fp32 backward, a
+  // block.
+  one("8501x8", {8501, 8});
+  one("267x1032", {267, 1032});
   one("3x8192", {3, 8192});
   return cases;
 }

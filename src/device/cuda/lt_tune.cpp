@@ -13,10 +13,11 @@ namespace kiln {
 namespace {
 
 constexpr int kCandidates = 24;
-constexpr int kSets = 8;          // of operands, in turn: as cold in the cache as they are in a step
-constexpr int kLaunches = 16;     // in a row, in one graph: no launch overhead in the figure
-constexpr int kRepeats = 5;       // the median counts
-constexpr double kBetter = 0.98;  // of the default's time; a smaller gain may be noise
+constexpr int kMostSets = 8;              // of operands, in turn: as cold in the cache as they are in a step
+constexpr std::size_t kCold = 128 << 20;  // bytes that are more than any cache: fewer sets of large operands
+constexpr int kLaunches = 16;             // in a row, in one graph: no launch overhead in the figure
+constexpr int kRepeats = 5;               // the median counts
+constexpr double kBetter = 0.98;          // of the default's time; a smaller gain may be noise
 
 class Operands {
  public:
@@ -76,6 +77,10 @@ Sizes sizes_of(const LtKey& k) {
           bytes(k.b_transposed ? k.n : k.k, k.b_stride, k.in), bytes(k.m, k.d_stride, k.out)};
 }
 
+std::size_t sets_of(const Sizes& sizes) {
+  return std::clamp<std::size_t>((kCold + sizes.all() - 1) / sizes.all(), 1, kMostSets);
+}
+
 LtMatmul problem_at(const LtKey& k, const Sizes& sizes, const std::byte* base) {
   auto* d = const_cast<std::byte*>(base) + sizes.a + sizes.b;
   return {.m = k.m,
@@ -95,10 +100,11 @@ LtMatmul problem_at(const LtKey& k, const Sizes& sizes, const std::byte* base) {
 double time_of(cublasLtHandle_t lt, const LtPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
                const LtKey& key, const Operands& operands, std::byte* workspace, cudaStream_t stream) {
   const Sizes sizes = sizes_of(key);
+  const std::size_t sets = sets_of(sizes);
   const auto launch = [&](int i) {
     run_plan(lt, plan, algorithm,
-             problem_at(key, sizes, operands.at(static_cast<std::size_t>(i % kSets) * sizes.all())),
-             workspace, key.workspace, stream);
+             problem_at(key, sizes, operands.at(static_cast<std::size_t>(i) % sets * sizes.all())), workspace,
+             key.workspace, stream);
   };
   try {
     for (int i = 0; i < 2; ++i) launch(i);
@@ -108,7 +114,12 @@ double time_of(cublasLtHandle_t lt, const LtPlan& plan, const cublasLtMatmulAlgo
   CudaGraph graph;
   CudaGraphExec exec;
   KILN_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-  for (int i = 0; i < kLaunches; ++i) launch(i);
+  try {
+    for (int i = 0; i < kLaunches; ++i) launch(i);
+  } catch (...) {  // the stream must leave capture, or every later call on it would fail
+    if (cudaStreamEndCapture(stream, graph.out()) != cudaSuccess) (void)cudaGetLastError();
+    throw;
+  }
   KILN_CUDA_CHECK(cudaStreamEndCapture(stream, graph.out()));
   KILN_CUDA_CHECK(cudaGraphInstantiate(exec.out(), graph.get(), 0));
   CudaEvent begin, end;
@@ -161,11 +172,11 @@ cublasLtMatmulAlgo_t from_hex(const MatmulChoice& choice) {
 std::vector<MatmulChoice> LtMatmuls::tune(const TuneProgress& progress) {
   std::size_t most = 0, workspace_bytes = 1;
   for (const auto& [key, plan] : impl_->plans) {
-    most = std::max(most, sizes_of(key).all());
+    most = std::max(most, sizes_of(key).all() * sets_of(sizes_of(key)));
     workspace_bytes = std::max(workspace_bytes, key.workspace);
   }
   if (most == 0) return {};
-  Operands operands(most * kSets), workspace(workspace_bytes);
+  Operands operands(most), workspace(workspace_bytes);
   CudaStream stream;
   KILN_CUDA_CHECK(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking));
   std::vector<MatmulChoice> choices;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/build_info.h"
+#include "device/gpu_code.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
@@ -88,10 +90,37 @@ std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
   return pass == Pass::forward ? 0 : static_cast<std::size_t>(p.B * p.H * p.Tq) * sizeof(float);
 }
 
+// The newest code of this build that the GPU would run. A build without CUDA speaks, on meta, for the usual
+// one.
+int code_for(const DeviceTraits& traits) {
+  const char* archs = build_info().cuda_archs;
+  const int cc = traits.compute_capability;
+  return *archs == '\0' ? cc + 1 : newest_code_for(archs, cc / 10, cc % 10);
+}
+
+// What a block may have of shared memory, in KiB, by NVIDIA's tables; of GPUs not known here the least.
+int shared_kib(int compute_capability) {
+  switch (compute_capability) {
+    case 80:
+    case 87:
+      return 163;
+    case 90:
+    case 100:
+    case 103:
+      return 227;
+    default:
+      return 99;
+  }
+}
+
 std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (p.dtype != DType::bf16 && p.dtype != DType::f16)
     return cat("runs on the tensor cores in bf16 and fp16, not in ", name_of(p.dtype));
   if (traits.compute_capability < 80) return "needs compute capability 8.0";
+  if (code_for(traits) < 80) return "needs a build for sm_80 or newer";
+  if (p.D > 80 && shared_kib(traits.compute_capability) < 120)
+    return cat("takes 119 KiB of shared memory for heads of ", p.D, "; a block of this GPU has ",
+               shared_kib(traits.compute_capability));
   if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
   if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
   return {};
@@ -99,6 +128,7 @@ std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits
 
 std::string cuda_flash_wgmma_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (traits.compute_capability != 90) return "is made of Hopper's instructions, compute capability 9.0";
+  if (code_for(traits) != 91) return "needs a build for sm_90a";
   return cuda_flash_unsupported(p, traits);
 }
 

@@ -1,5 +1,6 @@
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 
+#include "autograd/accumulate.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/cross_entropy/cross_entropy.h"
@@ -113,11 +114,16 @@ Tensor linear_cross_entropy(RankContext& ctx, const Tensor& x, const ParamRef& w
 void LinearCrossEntropyOp::run_backward(BackwardPass& pass) {
   BackwardCall<LinearCrossEntropyOp> call(pass);
   {
-    const GradSlot dx = pass.grad_in(0);
+    const GradSlot wanted = pass.grad_in(0);
+    // The kernels write flat. Where x is a part of a packed tensor its gradient is a range of columns.
+    const bool apart = wanted.wanted() && !wanted.tensor.contiguous();
+    const GradSlot dx =
+        apart ? GradSlot{pass.ctx().empty(wanted.tensor.shape(), wanted.tensor.dtype()), false} : wanted;
     const GradSlot dw = param_grad(pass.param(0));
     call.run({call.problem(), pass.grad_out(), pass.saved("dx"), pass.saved("dweight"), pass.saved("count"),
               dx, dw},
              {{"dx", dx.tensor}, {"dweight", dw.tensor}});
+    if (apart) accumulate_grad(pass.ctx(), wanted, dx.tensor);
   }
   param_grad_done(*pass.param(0).param);
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
+#include "kiln/bench_format.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
@@ -14,13 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double ms(double seconds) { return 1e3 * seconds; }
 double giga(double n) { return n / 1e9; }
-
-// Three or four digits that mean something, without exponents.
-std::string digits(double x) {
-  return x >= 100 ? fmt::format("{:.0f}", x) : x >= 10 ? fmt::format("{:.1f}", x) : fmt::format("{:.3g}", x);
-}
 
 bool timed(const BenchRow& r) { return r.status == BenchRow::Status::timed; }
 
@@ -105,10 +100,6 @@ ordered_json shape_json(const BenchShape& shape) {
   ordered_json sizes = ordered_json::object();
   for (const auto& [key, value] : shape.all()) sizes[key] = value;
   return sizes;
-}
-
-ordered_json host_json(const BenchReport& report) {
-  return {{"device_name", report.device_name}, {"isa", report.isa}, {"threads", report.threads}};
 }
 
 // Times in ms, rates per second.
@@ -232,33 +223,24 @@ std::string bench_csv(const BenchReport& report) {
 }
 
 std::string bench_json(const BenchReport& report) {
-  ordered_json rows = ordered_json::array(), others = ordered_json::array(), flops = ordered_json::object();
+  ordered_json rows = ordered_json::array(), others = ordered_json::array();
   for (const BenchRow& r : report.rows) (timed(r) ? rows : others).push_back(row_json(report, r));
-  for (const NamedRate& f : report.flops) flops[f.name] = giga(f.per_second);
   const ordered_json page = {{"command", "bench op"},
                              {"op", report.op},
                              {"device", report.device},
                              {"host", host_json(report)},
                              {"build_id", build_info().build_id},
-                             {"ceilings", {{"copy_gb_per_s", giga(report.copy)}, {"gflop_per_s", flops}}},
+                             {"ceilings", ceilings_json(report)},
                              {"rows", rows},
                              {"not_timed", others}};
-  return page.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return dump(page, 2) + "\n";
 }
 
 std::vector<std::string> result_lines(const BenchReport& report, const std::string& command) {
   std::vector<std::string> lines;
   for (const BenchRow& r : report.rows) {
     if (!timed(r)) continue;
-    ordered_json line = {{"command", command}};
-    line.update(row_json(report, r));
-    ordered_json samples = ordered_json::array();
-    for (double s : r.timing.samples) samples.push_back(std::round(ms(s) * 1e6) / 1e6);
-    line["raw_samples"] = samples;
-    line["build_id"] = build_info().build_id;
-    line["host"] = host_json(report);
-    line["time"] = utc_now();
-    lines.push_back(line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    lines.push_back(result_line(command, row_json(report, r), r.timing, host_json(report)));
   }
   return lines;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
+#include "kiln/bench_format.h"
 #include "kiln/bench_step_split_pages.h"
 #include "report/result_log.h"
 #include "train/memory_prediction.h"
@@ -15,8 +16,6 @@ namespace kiln::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-double ms(double seconds) { return 1e3 * seconds; }
 
 std::string mib(std::size_t bytes) { return fmt::format("{:.0f}", static_cast<double>(bytes) / 0x1p20); }
 
@@ -160,14 +159,6 @@ ordered_json row_json(const BenchStepReport& report, const StepRow& r) {
   return row;
 }
 
-ordered_json host_json(const BenchStepReport& r) {
-  return {{"device_name", r.device_name}, {"isa", r.isa}, {"threads", r.threads}};
-}
-
-std::string dump(const ordered_json& page, int indent) {
-  return page.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string step_text(const BenchStepReport& report) {
@@ -253,14 +244,13 @@ std::string step_csv(const BenchStepReport& report) {
 }
 
 std::string step_json(const BenchStepReport& report) {
-  ordered_json rows = ordered_json::array(), others = ordered_json::array(), flops = ordered_json::object();
+  ordered_json rows = ordered_json::array(), others = ordered_json::array();
   for (const StepRow& r : report.rows) (r.timed() ? rows : others).push_back(row_json(report, r));
-  for (const NamedRate& f : report.flops) flops[f.name] = f.per_second / 1e9;
   return dump({{"command", "bench step"},
                {"device", report.device},
                {"host", host_json(report)},
                {"build_id", build_info().build_id},
-               {"ceilings", {{"copy_gb_per_s", report.copy / 1e9}, {"gflop_per_s", flops}}},
+               {"ceilings", ceilings_json(report)},
                {"rows", rows},
                {"not_timed", others}},
               2) +
@@ -271,15 +261,7 @@ std::vector<std::string> step_result_lines(const BenchStepReport& report) {
   std::vector<std::string> lines;
   for (const StepRow& r : report.rows) {
     if (r.status == StepRow::Status::failed) continue;
-    ordered_json line = {{"command", "bench step"}};
-    line.update(row_json(report, r));
-    ordered_json samples = ordered_json::array();
-    for (double s : r.timing.samples) samples.push_back(std::round(ms(s) * 1e6) / 1e6);
-    line["raw_samples"] = samples;
-    line["build_id"] = build_info().build_id;
-    line["host"] = host_json(report);
-    line["time"] = utc_now();
-    lines.push_back(dump(line, -1));
+    lines.push_back(result_line("bench step", row_json(report, r), r.timing, host_json(report)));
   }
   return lines;
 }

@@ -1,4 +1,5 @@
 #include "kiln/bench_step_split_pages.h"
+#include "kiln/bench_format.h"
 
 #include <fmt/format.h>
 
@@ -98,10 +99,6 @@ ordered_json kernels_json(const StepRow& r) {
 }
 
 }  // namespace
-
-std::string digits(double x) {
-  return x >= 100 ? fmt::format("{:.0f}", x) : x >= 10 ? fmt::format("{:.1f}", x) : fmt::format("{:.3g}", x);
-}
 
 TextTable split_table(const StepRow& r) {
   if (r.split->kernels) return kernel_parts_table(r);

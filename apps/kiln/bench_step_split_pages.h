@@ -9,9 +9,6 @@
 
 namespace kiln::cli {
 
-// Three or four digits that mean something, without exponents.
-std::string digits(double x);
-
 using TextTable = std::vector<std::vector<std::string>>;  // the first line is the heading
 
 TextTable split_table(const StepRow& row);

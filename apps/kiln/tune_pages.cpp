@@ -63,7 +63,7 @@ std::string tune_json(const TuneReport& r) {
                      {"products", std::move(products)}});
   }
   const ordered_json page = {{"gpu", r.place.gpu},
-                             {"cublaslt", r.place.library},
+                             {"cublaslt", r.place.cublaslt},
                              {"file", r.file},
                              {"choices", r.choices},
                              {"steps", std::move(steps)}};

@@ -18,6 +18,8 @@ import json
 import statistics
 import sys
 
+from torch_here import torch_or_none
+
 ROWS, COLS, FF, HEADS = 8192, 4096, 11008, 32
 SETS = 4  # tensors of a call times this are far more than the cache holds
 
@@ -151,16 +153,10 @@ def main():
     for name in wanted:
         if name not in CASES and name != "adamw":
             parser.error("--only is '%s'; expected some of %s, adamw" % (name, ", ".join(CASES)))
-    try:
-        import torch
-    except ImportError:
-        print("this Python has no PyTorch: run it where `import torch` works", file=sys.stderr)
-        return 3
-    if not torch.cuda.is_available():
-        print("PyTorch finds no GPU here", file=sys.stderr)
+    torch = torch_or_none()
+    if torch is None:
         return 3
     torch.manual_seed(0)
-    print("torch %s on %s" % (torch.__version__, torch.cuda.get_device_name(0)))
     print("%-12s %-8s %-17s %9s %9s %10s  %s" % ("kernel", "mode", "pass", "ms", "GB/s", "extra MiB", "graph"))
     rows, failed = [], False
     for name in wanted:

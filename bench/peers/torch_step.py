@@ -26,6 +26,8 @@ import subprocess
 import sys
 import time
 
+from torch_here import torch_or_none
+
 # d_model, d_ff, layers, heads: as `kiln sizes` has them.
 SIZES = {
     "small": (768, 3072, 12, 12),
@@ -279,15 +281,9 @@ def main():
     arguments = parser.parse_args()
     sizes = names(arguments.sizes, list(SIZES), parser, "--sizes")
     modes = names(arguments.modes, MODES, parser, "--modes")
-    try:
-        import torch
-    except ImportError:
-        print("this Python has no PyTorch: run it where `import torch` works", file=sys.stderr)
+    torch = torch_or_none()
+    if torch is None:
         return 3
-    if not torch.cuda.is_available():
-        print("PyTorch finds no GPU here", file=sys.stderr)
-        return 3
-    print("torch %s on %s" % (torch.__version__, torch.cuda.get_device_name(0)))
     print("%-8s %-8s %-5s %-8s%9s %9s %8s %10s %8s %9s %8s" % (
         "size", "mode", "dtype", "policy", "ms p50", "mean", "std", "tokens/s", "TFLOP/s", "peak MiB", "first s"))  # fmt: skip
     rows = []

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/exact.h"
 #include "base/half.h"
 #include "base/hd.h"
 
@@ -48,42 +49,7 @@ inline PhiloxKey philox_key(uint64_t seed, std::string_view name) {
   return {static_cast<uint32_t>(h), static_cast<uint32_t>(h >> 32)};
 }
 
-namespace exact {  // operations that round once, identically everywhere; nvcc may not contract these
-KILN_HD inline float fma(float a, float b, float c) {
-#ifdef __CUDA_ARCH__
-  return __fmaf_rn(a, b, c);
-#else
-  return std::fma(a, b, c);
-#endif
-}
-KILN_HD inline float mul(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-KILN_HD inline float add(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fadd_rn(a, b);
-#else
-  return a + b;
-#endif
-}
-KILN_HD inline float div(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fdiv_rn(a, b);
-#else
-  return a / b;
-#endif
-}
-KILN_HD inline float sqrt(float a) {
-#ifdef __CUDA_ARCH__
-  return __fsqrt_rn(a);
-#else
-  return std::sqrt(a);
-#endif
-}
+namespace exact {  // beyond base/exact.h
 
 // ln(x) for normal x > 0. With x = 2^e m, m in [2/3, 4/3): ln m = 2 atanh((m-1)/(m+1)), its series cut where
 // the next term falls below 2^-28 of the sum.

@@ -67,7 +67,7 @@ std::string tune_text(const TuneFile& file) {
         {{"problem", c.problem}, {"algorithm", c.algorithm}, {"us", c.us}, {"default_us", c.default_us}});
   const nlohmann::ordered_json page = {{"format", 1},
                                        {"gpu", file.place.gpu},
-                                       {"cublaslt", file.place.library},
+                                       {"cublaslt", file.place.cublaslt},
                                        {"build", file.build},
                                        {"choices", std::move(choices)}};
   return page.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
@@ -83,7 +83,7 @@ TuneFile parse_tune_file(std::string_view text, std::string_view source) {
     root.at("format").fail(cat("is ", format, "; this kiln reads 1"));
   TuneFile file;
   file.place.gpu = read_name(root.at("gpu"));
-  file.place.library = static_cast<std::size_t>(root.at("cublaslt").unsigned_integer(UINT32_MAX));
+  file.place.cublaslt = static_cast<std::size_t>(root.at("cublaslt").unsigned_integer(UINT32_MAX));
   file.build = read_name(root.at("build"));
   std::map<std::string, MatmulChoice> choices;
   const JsonValue list = root.at("choices");
@@ -125,9 +125,9 @@ std::string tune_file_name(std::string_view gpu) {
 std::string why_not_here(const TuneFile& file, const TunePlace& here, std::string_view source) {
   if (file.place.gpu != here.gpu)
     return cat(source, " was measured on ", file.place.gpu, "; this is ", here.gpu);
-  if (file.place.library != here.library)
-    return cat(source, " was measured with cuBLASLt ", version_text(file.place.library), "; this is ",
-               version_text(here.library));
+  if (file.place.cublaslt != here.cublaslt)
+    return cat(source, " was measured with cuBLASLt ", version_text(file.place.cublaslt), "; this is ",
+               version_text(here.cublaslt));
   return {};
 }
 

@@ -13,8 +13,8 @@ namespace kiln {
 
 // Where choices hold.
 struct TunePlace {
-  std::string gpu;          // its name
-  std::size_t library = 0;  // cuBLASLt's version: 130100 is 13.1.0
+  std::string gpu;           // its name
+  std::size_t cublaslt = 0;  // its version: 130100 is 13.1.0
   friend bool operator==(const TunePlace&, const TunePlace&) = default;
 };
 

@@ -22,8 +22,6 @@ constexpr KernelPattern kPatterns[] = {
     {"AttentionProblem", KernelPart::attention, true},
     {"MaskedSoftmaxProblem", KernelPart::attention, true},
     {"squares_kernel", KernelPart::scalars, true},
-    {"sum_blocks_kernel", KernelPart::scalars, true},
-    {"sum_chunks_kernel", KernelPart::scalars, true},
     {"judge_kernel", KernelPart::scalars, true},
     {"loss_gradient_kernel", KernelPart::scalars, true},
     {"accumulate_loss_kernel", KernelPart::scalars, true},

@@ -51,7 +51,7 @@ TEST(TuneFile, MergingKeepsOtherProblemsAndReplacesTheSame) {
   EXPECT_EQ(all.choices[0].problem, sample().choices[0].problem);
   EXPECT_EQ(all.choices[1].problem, "1x1x1 new");
   EXPECT_EQ(all.choices[2].algorithm, "cc");
-  now.place.library = 1;
+  now.place.cublaslt = 1;
   EXPECT_THROW((void)merged(sample(), now), Error);
 }
 

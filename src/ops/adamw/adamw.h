@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "base/exact.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "ops/variant.h"
 
@@ -48,23 +49,6 @@ struct AdamWOp {
   static Problem example() { return {65536, DType::f32, DType::f32, false, 0.9, 0.999, 1e-8, 0.01}; }
 };
 
-// A product rounded by itself. The GPU's compiler would otherwise fuse it with the sum that follows in one
-// kernel and not in another, and the bits would depend on which of them ran.
-KILN_HD inline float rounded_product(float a, float b) {
-#ifdef __CUDA_ARCH__
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-KILN_HD inline double rounded_product(double a, double b) {
-#ifdef __CUDA_ARCH__
-  return __dmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
-
 // One element, the same on both devices. A is double for fp64 weights, float otherwise.
 template <class A>
 struct AdamWStep {
@@ -81,7 +65,7 @@ struct AdamWStep {
         correction2(static_cast<A>(1 - s.beta2_power)) {}
 
   KILN_HD A update(A w, A g, A& m, A& v) const {
-    const auto mul = [](A a, A b) { return rounded_product(a, b); };
+    using exact::mul;  // the same bits whichever kernel this stands in
     g = mul(g, factor);
     m = mul(beta1, m) + mul(1 - beta1, g);
     v = mul(beta2, v) + mul(mul(1 - beta2, g), g);

@@ -4,10 +4,9 @@
 // and multiprocessor, 3.6e12 a second, and its memory brings 2.1e12 bf16 ones or half as many fp32.
 // Floor: every gradient read once, count * element size bytes.
 #include "ops/cuda_device/rank.h"
-#include "ops/cuda_device/reduce.cuh"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/cuda_device/vector.cuh"
-#include "ops/step_scalars/step_scalars.h"
+#include "ops/step_scalars/cuda_sum.cuh"
 
 namespace kiln {
 namespace {
@@ -42,14 +41,6 @@ __global__ void block_squares_kernel(const T* grads, int64_t count, int64_t pack
   if (threadIdx.x == 0) partial[blockIdx.x] = all;
 }
 
-// One block.
-__global__ void sum_blocks_kernel(const double* partial, int64_t blocks, StepScalars* s) {
-  double sum = 0;
-  for (int64_t b = threadIdx.x; b < blocks; b += blockDim.x) sum += partial[b];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) s->square_sum = sum;
-}
-
 }  // namespace
 
 void square_sum_cuda_fused(RankContext& ctx, const SquareSumForward& f) {
@@ -63,8 +54,7 @@ void square_sum_cuda_fused(RankContext& ctx, const SquareSumForward& f) {
     launch(block_squares_kernel<T>, Grid(blocks), kThreads, 0, stream, grads, f.p.count,
            aligned ? f.p.count / Pack<T>::kSize : 0, partial);
   });
-  launch(sum_blocks_kernel, Grid(1), kThreads, 0, stream, partial, blocks,
-         reinterpret_cast<StepScalars*>(f.scalars.raw()));
+  launch(sum_partial_squares_kernel, Grid(1), kThreads, 0, stream, partial, blocks, record_of(f.scalars));
 }
 
 }  // namespace kiln

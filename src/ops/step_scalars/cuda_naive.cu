@@ -2,14 +2,11 @@
 // judges; the squares are summed by a block per chunk, then one block sums the chunks in a fixed order.
 // Floor: square_sum reads every gradient once, count * element size bytes; the others move a few words.
 #include "ops/cuda_device/rank.h"
-#include "ops/cuda_device/reduce.cuh"
 #include "ops/cuda_device/rows.cuh"
-#include "ops/step_scalars/step_scalars.h"
+#include "ops/step_scalars/cuda_sum.cuh"
 
 namespace kiln {
 namespace {
-
-StepScalars* record_of(const Tensor& t) { return reinterpret_cast<StepScalars*>(t.raw()); }
 
 // Rounded after the product, as on the CPU: a fused multiply-add would give other bits.
 template <class T>
@@ -28,14 +25,6 @@ __global__ void chunk_squares_kernel(const T* grads, int64_t count, double* part
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-// One block.
-__global__ void sum_chunks_kernel(const double* partial, int64_t chunks, StepScalars* s) {
-  double sum = 0;
-  for (int64_t c = threadIdx.x; c < chunks; c += blockDim.x) sum += partial[c];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) s->square_sum = sum;
 }
 
 template <class T>
@@ -63,7 +52,7 @@ void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f) {
     using T = decltype(zero);
     launch(chunk_squares_kernel<T>, Grid(chunks), kThreads, 0, stream, f.grads.data<T>(), f.p.count, partial);
   });
-  launch(sum_chunks_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars));
+  launch(sum_partial_squares_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars));
 }
 
 void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f) {

@@ -1,0 +1,35 @@
+// What the pages of all benches share: how figures are written, and the line of a result that is kept.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "kiln/bench_op.h"
+
+namespace kiln::cli {
+
+inline double ms(double seconds) { return 1e3 * seconds; }
+
+// Three or four digits that mean something, without exponents.
+std::string digits(double x);
+
+std::string dump(const nlohmann::ordered_json& page, int indent);
+
+// A report is one of BenchReport and BenchStepReport: they state where they ran and the ceilings alike.
+template <class Report>
+nlohmann::ordered_json host_json(const Report& r) {
+  return {{"device_name", r.device_name}, {"isa", r.isa}, {"threads", r.threads}};
+}
+
+template <class Report>
+nlohmann::ordered_json ceilings_json(const Report& r) {
+  nlohmann::ordered_json flops = nlohmann::ordered_json::object();
+  for (const NamedRate& f : r.flops) flops[f.name] = f.per_second / 1e9;
+  return {{"copy_gb_per_s", r.copy / 1e9}, {"gflop_per_s", flops}};
+}
+
+// For results.jsonl: a row with its samples, and where and when it was measured.
+std::string result_line(const std::string& command, const nlohmann::ordered_json& row, const Timing& timing,
+                        const nlohmann::ordered_json& host);
+
+}  // namespace kiln::cli

@@ -65,8 +65,11 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
   const int count = gpu ? sets_to_rotate(row.cost.bytes, cache_bytes(ctx.device())) : 1;
   std::deque<TimedSet> sets;
   for (int i = 0; i < count; ++i) sets.emplace_back(ctx, c, data, form, row.dtype);
+  auto begin_all = [&] {  // leaves come before any op
+    for (std::size_t i = 0; i < sets.size(); ++i) sets[i].begin(i == 0);
+  };
   auto prepare_backward = [&] {  // of all sets: by the time one goes back, the others have had the cache
-    for (std::size_t i = 0; i < sets.size(); ++i) sets[i].begin(i == 0);  // leaves come before any op
+    begin_all();
     for (TimedSet& set : sets) {
       set.forward();
       set.make_gradients();
@@ -77,12 +80,12 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
     row.timing = time_queued(
         ctx,
         [&](const TimedCall& timed) {
-          if (backward) prepare_backward();
-          for (auto set = sets.rbegin(); set != sets.rend();
-               ++set) {  // the tape's last node is the last set's
-            if (!backward) set->begin();
-            timed([&] { backward ? set->backward() : set->forward(); });
-          }
+          backward ? prepare_backward() : begin_all();
+          const auto all = [&] {  // the tape's last node is the last set's
+            for (auto set = sets.rbegin(); set != sets.rend(); ++set)
+              backward ? set->backward() : set->forward();
+          };
+          timed(all, count);
         },
         options);
   } else {

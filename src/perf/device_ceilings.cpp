@@ -14,7 +14,7 @@ double copy_ceiling(RankContext& ctx, Bytes bytes, const TimingOptions& timing) 
   const auto size = static_cast<int64_t>(bytes.value);
   const Tensor from = ctx.zeros({size}, DType::u8), to = ctx.zeros({size}, DType::u8);
   const auto copy = [&] { ctx.backend().copy_within(to.raw(), from.raw(), bytes.value, ctx.compute()); };
-  const Timing t = time_queued(ctx, [&](const TimedCall& timed) { timed(copy); }, timing);
+  const Timing t = time_queued(ctx, [&](const TimedCall& timed) { timed(copy, 1); }, timing);
   return 2 * static_cast<double>(bytes.value) / t.p50;
 }
 
@@ -39,7 +39,7 @@ ProductCeiling product_ceiling(RankContext& ctx, DType dtype, int64_t size, cons
   (void)linear(ctx, x, w);
   ctx.remove_observer(&variant);
   const auto product = [&] { (void)linear(ctx, x, w); };
-  const Timing t = time_queued(ctx, [&](const TimedCall& timed) { timed(product); }, timing);
+  const Timing t = time_queued(ctx, [&](const TimedCall& timed) { timed(product, 1); }, timing);
   const auto n = static_cast<double>(size);
   return {dtype, variant.name, size, 2 * n * n * n / t.p50};
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 
 #include "base/error.h"
 
@@ -34,24 +33,31 @@ double StreamMarks::ms_between(std::size_t from, std::size_t to) const {
 Timing time_queued(RankContext& ctx, const TimedRound& round, const TimingOptions& o) {
   const Clock::time_point begin = Clock::now();
   StreamMarks marks(ctx);
-  const TimedCall timed = [&](const std::function<void()>& call) {
+  std::vector<int> calls;  // between marks 2i and 2i + 1
+  const TimedCall timed = [&](const std::function<void()>& work, int count) {
     marks.mark();
-    call();
+    work();
     marks.mark();
+    calls.push_back(count);
   };
-  std::vector<double> group;
+  std::vector<double> group;                    // seconds of a call, each between two marks
   double device_seconds = 0, host_seconds = 0;  // of one round, in the last group
   auto run_rounds = [&](int rounds, double hold) {
     marks.clear();
+    calls.clear();
     ctx.synchronize();
     if (hold > 0) ctx.backend().hold(ctx.compute(), hold);
     const Clock::time_point queued = Clock::now();
     for (int i = 0; i < rounds; ++i) round(timed);
     host_seconds = seconds_since(queued) / rounds;
     group.clear();
-    for (std::size_t i = 0; i + 1 < marks.size(); i += 2) group.push_back(marks.ms_between(i, i + 1) / 1e3);
+    device_seconds = 0;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const double seconds = marks.ms_between(2 * i, 2 * i + 1) / 1e3;
+      device_seconds += seconds / rounds;
+      group.push_back(seconds / calls[i]);
+    }
     if (group.empty()) throw Error("a round of work timed nothing");
-    device_seconds = std::accumulate(group.begin(), group.end(), 0.0) / rounds;
   };
 
   run_rounds(1, 0);

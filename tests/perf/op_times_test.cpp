@@ -88,8 +88,8 @@ TEST(QueuedTiming, TimesTheCallsItIsHanded) {
   const Timing t = time_queued(ctx,
                                [&](const TimedCall& timed) {
                                  ++prepared;
-                                 timed([&] { ++called; });
-                                 timed([&] { ++called; });
+                                 timed([&] { ++called; }, 1);
+                                 timed([&] { ++called; }, 1);
                                },
                                {.warmups = 2, .min_samples = 7, .min_seconds = 0});
   EXPECT_EQ(t.warmups, 2);

@@ -11,8 +11,8 @@ namespace {
 using namespace loss_rows;
 
 template <class T>
-__global__ void row_loss_kernel(CrossEntropyProblem p, RowView<T> logits, const int32_t* targets, float* lse,
-                                float* losses) {
+__global__ void __launch_bounds__(1024) row_loss_kernel(CrossEntropyProblem p, RowView<T> logits,
+                                                        const int32_t* targets, float* lse, float* losses) {
   const int64_t r = blockIdx.x;
   const int32_t t = targets[r];
   if (t == kIgnoreTarget) {
@@ -36,9 +36,9 @@ __device__ void zero_row(T* row, int64_t n) {
 }
 
 template <class T>
-__global__ void backward_kernel(CrossEntropyProblem p, const float* dloss, RowView<T> logits,
-                                const int32_t* targets, const float* lse, const float* count,
-                                RowView<T> dlogits, bool accumulate) {
+__global__ void __launch_bounds__(1024)
+    backward_kernel(CrossEntropyProblem p, const float* dloss, RowView<T> logits, const int32_t* targets,
+                    const float* lse, const float* count, RowView<T> dlogits, bool accumulate) {
   const int64_t r = blockIdx.x;
   const T* x = logits[r];
   T* out = dlogits[r];

@@ -136,7 +136,8 @@ struct RowGradient {
 // One block: the mean over the rows that count, in double, in an order that depends on their number alone.
 // `count` may be null.
 template <class A>
-__global__ void mean_loss_kernel(int64_t rows, const int32_t* targets, const A* losses, A* loss, A* count) {
+__global__ void __launch_bounds__(1024)
+    mean_loss_kernel(int64_t rows, const int32_t* targets, const A* losses, A* loss, A* count) {
   double total = 0, counted = 0;  // a count is exact in double up to 2^53
   for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
     total += static_cast<double>(losses[r]);

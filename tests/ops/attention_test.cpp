@@ -145,7 +145,7 @@ TEST_P(AttentionVariants, AQueryThatSeesNothingGetsZeroAndGivesZero) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionVariants, testing::Values("flash", "naive", "composed"));
 INSTANTIATE_TEST_SUITE_P(Cuda, AttentionVariants,
-                         testing::Values("cuda_flash_wgmma", "cuda_flash", "cuda_naive"));
+                         testing::Values("cuda_flash_hopper", "cuda_flash", "cuda_naive"));
 
 // few_rows takes too few queries for the cases above.
 TEST(Attention, FewRowsKeepsMaskedNansOutAndItsBitsOnAnyThreads) {

@@ -4,6 +4,7 @@
 
 #include "base/build_info.h"
 #include "device/gpu_code.h"
+#include "ops/attention/cuda_hopper_workspace.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
@@ -126,10 +127,15 @@ std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits
   return {};
 }
 
-std::string cuda_flash_wgmma_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (traits.compute_capability != 90) return "is made of Hopper's instructions, compute capability 9.0";
   if (code_for(traits) != 91) return "needs a build for sm_90a";
+  if (p.D % 8 != 0) return cat("takes heads whose width is a multiple of 8; these are ", p.D);
   return cuda_flash_unsupported(p, traits);
+}
+
+std::size_t cuda_hopper_workspace(const AttentionProblem& p, Pass pass) {
+  return pass == Pass::forward ? 0 : HopperWorkspace(p).total;
 }
 
 const Variant<AttentionOp> kRows[] = {
@@ -140,13 +146,10 @@ const Variant<AttentionOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
      attention_cpu_naive_forward, attention_cpu_naive_backward},
     {"composed", DeviceType::cpu, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},
+    {"flash_hopper", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward), KILN_CUDA_FN(attention_cuda_hopper_backward)},
     {"flash", DeviceType::cuda, cuda_flash_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_flash_forward), KILN_CUDA_FN(attention_cuda_flash_backward)},
-    // Below flash while it is slower: each product is waited for before the next is begun (0.83-0.88x of
-    // flash on an H200, forward and backward).
-    {"flash_wgmma", DeviceType::cuda, cuda_flash_wgmma_unsupported, kFlashSaves, cuda_flash_workspace,
-     flash_cost, KILN_CUDA_FN(attention_cuda_flash_wgmma_forward),
-     KILN_CUDA_FN(attention_cuda_flash_wgmma_backward)},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
      KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},

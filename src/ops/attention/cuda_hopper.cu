@@ -1,0 +1,120 @@
+// flash_hopper: what the two passes are told, and which shape of block takes which problem.
+#include "device/cuda/tensor_map.h"
+#include "ops/attention/cuda_hopper_backward.cuh"
+#include "ops/attention/cuda_hopper_forward.cuh"
+#include "ops/attention/cuda_hopper_workspace.h"
+
+namespace kiln {
+namespace {
+
+using namespace hopper;
+
+HeadsLayout layout_of(const Tensor& t, const AttentionProblem& p, int64_t heads) {
+  const int64_t rows = t.dim(1), row_stride = t.stride(1);
+  return {t.raw(), p.dtype, p.D, heads, rows, p.B, row_stride, p.B == 1 ? rows * row_stride : t.stride(0)};
+}
+
+template <class T>
+HeadRows<const T> rows_of(const Tensor& t) {
+  return {t.data<T>(), t.stride(0), t.stride(1)};
+}
+
+template <class Shape>
+void run_forward(RankContext& ctx, const AttentionForward& f) {
+  using T = typename Shape::T;
+  const AttentionProblem& p = f.p;
+  const ForwardArguments<T> a{p,
+                              map_of_heads(layout_of(f.q, p, p.H), Shape::kQueries),
+                              map_of_heads(layout_of(f.k, p, p.Hkv), Shape::kKeys),
+                              map_of_heads(layout_of(f.v, p, p.Hkv), Shape::kKeys),
+                              map_of_heads(layout_of(f.o, p, p.H), 64),
+                              rows_of<T>(f.q),
+                              rows_of<T>(f.k),
+                              rows_of<T>(f.v),
+                              f.lse.data<float>()};
+  launch(hopper_forward_kernel<Shape>, Grid(blocks_for(p.Tq, Shape::kQueries) * p.B * p.H), Shape::kThreads,
+         sizeof(ForwardMemory<Shape>), cuda_stream(ctx), a);
+}
+
+// Heads up to 64, 80 and 128 wide; wider ones are refused before this.
+template <class F>
+void with_shape(const AttentionProblem& p, F f) {
+  flash::with_tensor_core_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (p.D <= 64) return f(T{}, std::integral_constant<int, 64>{});
+    if (p.D <= 80) return f(T{}, std::integral_constant<int, 80>{});
+    f(T{}, std::integral_constant<int, 128>{});
+  });
+}
+
+template <class Shape>
+void run_backward(RankContext& ctx, const AttentionBackward& b) {
+  using T = typename Shape::T;
+  const AttentionProblem& p = b.p;
+  const HopperWorkspace w(p);
+  std::byte* memory = b.workspace.raw();
+  auto* lse2 = reinterpret_cast<float*>(memory + w.lse2);
+  auto* delta = reinterpret_cast<float*>(memory + w.delta);
+  auto* counters = reinterpret_cast<int*>(memory + w.counters);
+  const int padded = static_cast<int>(w.padded);
+  const DeltaArguments<T> d{p,     rows_of<T>(b.o), rows_of<T>(b.dout), b.lse.data<float>(), lse2,
+                            delta, padded,          counters,           w.counter_count};
+  launch(hopper_delta_kernel<T>, Grid(blocks_for(p.B * p.H * w.padded * 8, 256)), 256, 0, cuda_stream(ctx),
+         d);
+  const int64_t blocks = blocks_for(p.Tk, Shape::kKeys) * p.B * p.Hkv;
+  const BackwardArguments<T> a{p,
+                               map_of_heads(layout_of(b.q, p, p.H), Shape::kQueries),
+                               map_of_heads(layout_of(b.k, p, p.Hkv), Shape::kKeys),
+                               map_of_heads(layout_of(b.v, p, p.Hkv), Shape::kKeys),
+                               map_of_heads(layout_of(b.dout, p, p.H), Shape::kQueries),
+                               rows_of<T>(b.q),
+                               rows_of<T>(b.k),
+                               rows_of<T>(b.v),
+                               rows_of<T>(b.dout),
+                               flash::head_rows<T>(b.dq.tensor, p.D, b.dq.accumulate),
+                               flash::head_rows<T>(b.dk.tensor, p.D, b.dk.accumulate),
+                               flash::head_rows<T>(b.dv.tensor, p.D, b.dv.accumulate),
+                               lse2,
+                               delta,
+                               padded,
+                               reinterpret_cast<float4*>(memory + w.dq_sums),
+                               counters + 1,
+                               counters};
+  launch(hopper_backward_kernel<Shape>, Grid(blocks), Shape::kThreads, sizeof(BackwardMemory<Shape>),
+         cuda_stream(ctx), a);
+}
+
+bool empty(const AttentionProblem& p) { return p.B * p.H * p.Tq * p.Tk == 0; }
+
+}  // namespace
+
+void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f) {
+  const AttentionProblem& p = f.p;
+  if (empty(p) || !copy_engine_takes(layout_of(f.q, p, p.H)) ||
+      !copy_engine_takes(layout_of(f.k, p, p.Hkv)) || !copy_engine_takes(layout_of(f.v, p, p.Hkv)) ||
+      !copy_engine_takes(layout_of(f.o, p, p.H)))
+    return attention_cuda_flash_forward(ctx, f);
+  with_shape(p, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    constexpr int kD = decltype(width)::value;
+    const char* dev = getenv("KDEV");
+    if (dev && *dev == '1' && kD <= 80) return run_forward<ForwardShape<T, 64, 1>>(ctx, f);
+    if (dev && *dev == '3' && kD <= 64) return run_forward<ForwardShape<T, 64, 3>>(ctx, f);
+    run_forward<ForwardShape<T, kD, 2>>(ctx, f);
+  });
+}
+
+void attention_cuda_hopper_backward(RankContext& ctx, const AttentionBackward& b) {
+  const AttentionProblem& p = b.p;
+  const auto takes = [&](const Tensor& t, int64_t heads) {
+    return !t.defined() || copy_engine_takes(layout_of(t, p, heads));
+  };
+  if (empty(p) || !takes(b.q, p.H) || !takes(b.k, p.Hkv) || !takes(b.v, p.Hkv) || !takes(b.dout, p.H) ||
+      !takes(b.o, p.H) || !takes(b.dq.tensor, p.H))
+    return attention_cuda_flash_backward(ctx, b);
+  with_shape(p, [&](auto zero, auto width) {
+    run_backward<BackwardShape<decltype(zero), decltype(width)::value>>(ctx, b);
+  });
+}
+
+}  // namespace kiln

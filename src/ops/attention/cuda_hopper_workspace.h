@@ -1,0 +1,39 @@
+// What flash_hopper's backward keeps beside its tensors: known on any machine, since the meta device counts
+// it too.
+#pragma once
+
+#include <cstddef>
+
+#include "ops/attention/attention.h"
+
+namespace kiln {
+
+struct HopperWorkspace {
+  int64_t width, queries, tiles,
+      padded;  // channels and queries of a tile; tiles of a head, and their queries
+  int64_t counter_count;
+  std::size_t lse2, delta, counters, dq_sums, total;  // bytes from the beginning on
+
+  explicit HopperWorkspace(const AttentionProblem& p) {
+    width = p.D <= 64 ? 64 : p.D <= 80 ? 80 : 128;
+    queries = width <= 64 ? 128 : 64;
+    tiles = (p.Tq + queries - 1) / queries;
+    padded = tiles * queries;
+    const int64_t heads = p.B * p.H;
+    counter_count = 1 + 2 * heads * tiles;  // a ticket; a turn for each half of each tile of dq
+    std::size_t end = 0;
+    const auto take = [&](int64_t bytes) {
+      const std::size_t begin = end;
+      end += (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
+      return begin;
+    };
+    lse2 = take(heads * padded * 4);
+    delta = take(heads * padded * 4);
+    counters = take(counter_count * 4);
+    // One block of keys has all of dq, and writes it without help.
+    dq_sums = take(p.Tk <= 128 ? 0 : heads * padded * width * 4);
+    total = end;
+  }
+};
+
+}  // namespace kiln

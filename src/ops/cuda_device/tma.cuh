@@ -1,0 +1,116 @@
+// Hopper's copy engine (TMA) and what goes with it: one thread names a box of a tensor, the engine moves it
+// between global and shared memory and signals when it is there. Boxes are 64 columns of 16-bit values wide
+// and swizzled as wgmma.cuh wants them; what lies outside the tensor is read as zeros and not written.
+#pragma once
+
+#include <cuda.h>
+
+#include "ops/cuda_device/wgmma.cuh"
+
+namespace kiln {
+
+// A tile of kRows rows of kWidth channels in shared memory, 64 channels at a time.
+template <class T, int kWidth_, int kRows>
+struct alignas(1024) SwizzledTile {
+  static constexpr int kRowCount = kRows, kWidth = kWidth_;
+  static constexpr int kHalves = (kWidth + 63) / 64, kHalfBytes = kRows * 128;
+  static constexpr int kBytes = kHalves * kHalfBytes;
+  T half[kHalves][kRows][64];
+
+  __device__ T* at(int r, int c) { return &half[c / 64][r][((c / 8 % 8) ^ (r % 8)) * 8 + c % 8]; }
+  __device__ const T* at(int r, int c) const { return &half[c / 64][r][((c / 8 % 8) ^ (r % 8)) * 8 + c % 8]; }
+  // As an operand from row r on, its rows along its own index; step(k) leads to the k-th 16 channels.
+  __device__ uint64_t rows_from(int r) const { return operand_at(&half[0][r][0]); }
+  __device__ static constexpr uint64_t step(int k) { return operand_step(k / 4 * kHalfBytes + k % 4 * 32); }
+  // As an operand whose rows are summed over, from column half h on; across_step(k) leads to the k-th 16
+  // rows.
+  __device__ uint64_t columns_from(int h) const { return operand_at(&half[h][0][0], kHalfBytes); }
+  __device__ static constexpr uint64_t across_step(int k) { return operand_step(k * 16 * 128); }
+};
+
+// An mbarrier: a phase ends when all expected arrivals have come and all announced bytes. Waiting for the
+// phase before the first returns at once.
+struct Signal {
+  uint64_t word;
+
+  __device__ uint32_t address() const { return shared_address(&word); }
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+  }
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  __device__ void expect(int bytes) {  // and arrives
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
+                 : "memory");
+  }
+  __device__ void wait(int phase) const {  // for the end of a phase of this parity
+    asm volatile(
+        "{\n.reg .pred done;\nAGAIN:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@done bra OVER;\nbra AGAIN;\nOVER:\n}" ::"r"(address()),
+        "r"(phase)
+        : "memory");
+  }
+};
+
+// After the first thread's init() and before the block's first barrier.
+__device__ inline void show_signals() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+// Rows `row`.. of one head, all its channels. The signal expects SwizzledTile::kBytes.
+template <class Tile>
+__device__ void fetch_tile(Tile& to, const CUtensorMap& map, int head, int row, int batch, Signal& signal) {
+#pragma unroll
+  for (int h = 0; h < Tile::kHalves; ++h) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(&to.half[h])),
+        "l"(&map), "r"(h * 64), "r"(head), "r"(row), "r"(batch), "r"(signal.address())
+        : "memory");
+  }
+}
+
+// Contiguous bytes, a multiple of 16 and aligned so.
+__device__ inline void fetch_bytes(void* to, const void* from, int bytes, Signal& signal) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(signal.address())
+      : "memory");
+}
+
+// 64 rows from `first` of the tile on, by a map whose box has 64 rows; after show_to_products and a barrier.
+// The tile may be used again, or left, after finish_stores.
+template <class Tile>
+__device__ void store_rows(const CUtensorMap& map, Tile& from, int first, int head, int row, int batch) {
+#pragma unroll
+  for (int h = 0; h < Tile::kHalves; ++h) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map),
+        "r"(h * 64), "r"(head), "r"(row), "r"(batch), "r"(shared_address(&from.half[h][first][0]))
+        : "memory");
+  }
+}
+__device__ inline void finish_stores() {
+  asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// A barrier of `threads` threads of the block, by its number (0 is __syncthreads').
+__device__ inline void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline void arrive_at(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+// A warpgroup's registers a thread, of the block's: whoever only starts copies leaves them to the others.
+template <int kCount>
+__device__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+}  // namespace kiln

@@ -1,4 +1,5 @@
 // flash_hopper: what the two passes are told, and which shape of block takes which problem.
+#include "device/cuda/cuda_check.h"
 #include "device/cuda/tensor_map.h"
 #include "ops/attention/cuda_hopper_backward.cuh"
 #include "ops/attention/cuda_hopper_forward.cuh"
@@ -23,6 +24,7 @@ template <class Shape>
 void run_forward(RankContext& ctx, const AttentionForward& f) {
   using T = typename Shape::T;
   const AttentionProblem& p = f.p;
+  const int64_t parts = blocks_for(p.Tq, Shape::kQueries) * p.B * p.H;
   const ForwardArguments<T> a{p,
                               map_of_heads(layout_of(f.q, p, p.H), Shape::kQueries),
                               map_of_heads(layout_of(f.k, p, p.Hkv), Shape::kKeys),
@@ -31,9 +33,10 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
                               rows_of<T>(f.q),
                               rows_of<T>(f.k),
                               rows_of<T>(f.v),
-                              f.lse.data<float>()};
-  launch(hopper_forward_kernel<Shape>, Grid(blocks_for(p.Tq, Shape::kQueries) * p.B * p.H), Shape::kThreads,
-         sizeof(ForwardMemory<Shape>), cuda_stream(ctx), a);
+                              f.lse.data<float>(),
+                              static_cast<int>(parts)};
+  launch(hopper_forward_kernel<Shape>, Grid(std::min<int64_t>(parts, 132 * Shape::kBlocksPerSm)),
+         Shape::kThreads, sizeof(ForwardMemory<Shape>), cuda_stream(ctx), a);
 }
 
 // Heads up to 64, 80 and 128 wide; wider ones are refused before this.
@@ -52,6 +55,8 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
   using T = typename Shape::T;
   const AttentionProblem& p = b.p;
   const HopperWorkspace w(p);
+  const char* dev = getenv("KDEV");
+  const bool atomic = dev && *dev == 'a';
   std::byte* memory = b.workspace.raw();
   auto* lse2 = reinterpret_cast<float*>(memory + w.lse2);
   auto* delta = reinterpret_cast<float*>(memory + w.delta);
@@ -61,8 +66,10 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
                             delta, padded,          counters,           w.counter_count};
   launch(hopper_delta_kernel<T>, Grid(blocks_for(p.B * p.H * w.padded * 8, 256)), 256, 0, cuda_stream(ctx),
          d);
-  const int64_t blocks = blocks_for(p.Tk, Shape::kKeys) * p.B * p.Hkv;
+  const Lots lots(p, Shape::kKeys, 132);
   const BackwardArguments<T> a{p,
+                               Sizes(p),
+                               lots,
                                map_of_heads(layout_of(b.q, p, p.H), Shape::kQueries),
                                map_of_heads(layout_of(b.k, p, p.Hkv), Shape::kKeys),
                                map_of_heads(layout_of(b.v, p, p.Hkv), Shape::kKeys),
@@ -79,9 +86,16 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
                                padded,
                                reinterpret_cast<float4*>(memory + w.dq_sums),
                                counters + 1,
-                               counters};
-  launch(hopper_backward_kernel<Shape>, Grid(blocks), Shape::kThreads, sizeof(BackwardMemory<Shape>),
+                               lots.pairs == 0 ? counters : nullptr,
+                               atomic};
+  if (atomic) {
+    KILN_CUDA_CHECK(cudaMemsetAsync(memory + w.dq_sums, 0, w.total - w.dq_sums,
+                                    static_cast<cudaStream_t>(cuda_stream(ctx).handle)));
+  }
+  launch(hopper_backward_kernel<Shape>, Grid(lots.blocks), Shape::kThreads, sizeof(BackwardMemory<Shape>),
          cuda_stream(ctx), a);
+  if (atomic && b.dq.wanted())
+    launch(hopper_write_dq_kernel<Shape>, Grid(2 * p.B * p.H * w.tiles), 128, 0, cuda_stream(ctx), a);
 }
 
 bool empty(const AttentionProblem& p) { return p.B * p.H * p.Tq * p.Tk == 0; }

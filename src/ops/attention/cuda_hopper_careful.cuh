@@ -102,9 +102,9 @@ struct CarefulGradients {
   template <int kD>
   __device__ Pair pair(const LaneRow<kD>& query, const LaneRow<kD>& key, const LaneRow<kD>& value,
                        const LaneRow<kD>& gradient, int64_t at) const {
-    const float probability = exp2_fast(query.dot(key) * p.scale * kLog2E - lse2[at]);
-    const float ds = probability * (gradient.dot(value) - delta[at]);
-    return {static_cast<float>(static_cast<T>(probability)), static_cast<float>(static_cast<T>(ds))};
+    const auto probability =
+        static_cast<float>(static_cast<T>(exp2_fast(query.dot(key) * p.scale * kLog2E - lse2[at])));
+    return {probability, static_cast<float>(static_cast<T>(probability * (gradient.dot(value) - delta[at])))};
   }
 
   template <int kD>

@@ -3,6 +3,8 @@
 // scores of the next tile and the product of the last one's probabilities with its values together, and
 // works out the new probabilities while the second still runs; meanwhile the other warpgroups' products fill
 // the tensor cores. Tiles go from the last that is seen to the first, so the masked ones come at the start.
+// There are as many blocks as the GPU holds at once. Each takes one part of the queries after the other,
+// fetching the next part while it finishes the last; the longest parts are dealt out first, to and fro.
 // Floor: 4 B H D operations per seen pair on the tensor cores; and an exponential per pair, of which an SM
 // makes 16 a cycle: for heads of 64 that takes as long as the products.
 #pragma once
@@ -21,14 +23,15 @@ struct ForwardShape {
   // Of a thread: an SM's 65,536 shared out.
   static constexpr int kRegisters = kGroups == 1 ? 232 : kGroups == 2 ? 240 : 160;
   static constexpr int kCopyRegisters = kGroups == 3 ? 32 : 24;
+  static_assert(shares_registers(kGroups, kBlocksPerSm, kRegisters, kCopyRegisters));
 };
 
 template <class Shape>
 struct ForwardMemory {
   using T = typename Shape::T;
-  SwizzledTile<T, Shape::kD, Shape::kQueries> q;  // o on the way out
+  SwizzledTile<T, Shape::kD, Shape::kQueries> q[2];  // of two parts in turn; o on the way out
   SwizzledTile<T, Shape::kD, Shape::kKeys> k[Shape::kStages], v[Shape::kStages];
-  Signal q_there, k_there[Shape::kStages], k_free[Shape::kStages], v_there[Shape::kStages],
+  Signal q_there[2], q_free[2], k_there[Shape::kStages], k_free[Shape::kStages], v_there[Shape::kStages],
       v_free[Shape::kStages];
 };
 
@@ -38,30 +41,34 @@ struct ForwardArguments {
   CUtensorMap q, k, v, o;
   HeadRows<const T> q_rows, k_rows, v_rows;
   float* lse;  // [B, H, Tq]
+  int parts;   // of the work
 };
 
-// Where a block stands.
+// A part of the work: some queries of one head.
 template <class Shape>
-struct QueryBlock {
+struct QueryPart {
   int h, b, hkv;
   int first;  // query
   int steps;  // tiles of keys that any of its queries sees
   int whole;  // of them, tiles that all see whole
 
-  __device__ explicit QueryBlock(const AttentionProblem& p) {
-    const int heads = static_cast<int>(p.B * p.H);
-    const int tiles = static_cast<int>((p.Tq + Shape::kQueries - 1) / Shape::kQueries);
-    const int block = static_cast<int>(blockIdx.x);
-    // The last queries see the most keys: they go first, so that the short ones fill the gaps at the end.
-    first = (tiles - 1 - block / heads) * Shape::kQueries;
-    h = block % heads % static_cast<int>(p.H);
-    b = block % heads / static_cast<int>(p.H);
+  __device__ QueryPart(const AttentionProblem& p, int number) {
+    const int heads = static_cast<int>(p.B * p.H), last_tile = static_cast<int>((p.Tq - 1) / Shape::kQueries);
+    first = (last_tile - number / heads) * Shape::kQueries;  // the last queries see the most keys
+    h = number % heads % static_cast<int>(p.H);
+    b = number % heads / static_cast<int>(p.H);
     hkv = h / static_cast<int>(p.group());
     const int64_t last = first + Shape::kQueries < p.Tq ? first + Shape::kQueries - 1 : p.Tq - 1;
     steps = static_cast<int>((p.visible(last) + Shape::kKeys - 1) / Shape::kKeys);
     whole = static_cast<int>(p.visible(first) / Shape::kKeys);
   }
 };
+
+// The number of a block's part in round r: to and fro, so that who had a long one has a short one next.
+__device__ inline int part_number(int r) {
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return r * blocks + (r % 2 == 0 ? block : blocks - 1 - block);
+}
 
 // The running softmax of a thread's two queries of its warp's sixteen, g and g + 8.
 struct RunningSoftmax {
@@ -110,25 +117,31 @@ __device__ void hide(TileSums (&s)[kTiles], const int (&limit)[2]) {
 }
 
 template <class Shape>
-__device__ void fetch_forward(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m,
-                              const QueryBlock<Shape>& at) {
-  m.q_there.expect(m.q.kBytes);
-  fetch_tile(m.q, a.q, at.h, at.first, at.b, m.q_there);
-  for (int n = 0; n < at.steps; ++n) {
-    const int stage = n % Shape::kStages, phase = n / Shape::kStages % 2;
-    const int row = (at.steps - 1 - n) * Shape::kKeys;
-    m.k_free[stage].wait(phase ^ 1);
-    m.k_there[stage].expect(m.k[stage].kBytes);
-    fetch_tile(m.k[stage], a.k, at.hkv, row, at.b, m.k_there[stage]);
-    m.v_free[stage].wait(phase ^ 1);
-    m.v_there[stage].expect(m.v[stage].kBytes);
-    fetch_tile(m.v[stage], a.v, at.hkv, row, at.b, m.v_there[stage]);
+__device__ void fetch_forward(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m) {
+  int fetched = 0;  // tiles of keys
+  for (int r = 0; part_number(r) < a.parts; ++r) {
+    const QueryPart<Shape> at(a.p, part_number(r));
+    m.q_free[r % 2].wait((r / 2 % 2) ^ 1);
+    m.q_there[r % 2].expect(m.q[0].kBytes);
+    fetch_tile(m.q[r % 2], a.q, at.h, at.first, at.b, m.q_there[r % 2]);
+    for (int n = 0; n < at.steps; ++n, ++fetched) {
+      const int stage = fetched % Shape::kStages, phase = fetched / Shape::kStages % 2;
+      const int row = (at.steps - 1 - n) * Shape::kKeys;
+      m.k_free[stage].wait(phase ^ 1);
+      m.k_there[stage].expect(m.k[stage].kBytes);
+      fetch_tile(m.k[stage], a.k, at.hkv, row, at.b, m.k_there[stage]);
+      m.v_free[stage].wait(phase ^ 1);
+      m.v_there[stage].expect(m.v[stage].kBytes);
+      fetch_tile(m.v[stage], a.v, at.hkv, row, at.b, m.v_there[stage]);
+    }
   }
 }
 
+// Part r of the block's; `taken` tiles of keys were used before. Returns how many this one took.
 template <class Shape>
-__device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m,
-                       const QueryBlock<Shape>& at) {
+__device__ int attend(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m, int r,
+                      int taken) {
+  const QueryPart<Shape> at(a.p, part_number(r));
   using T = typename Shape::T;
   constexpr int kD = Shape::kD, kKeys = Shape::kKeys;
   const AttentionProblem& p = a.p;
@@ -136,24 +149,25 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
   const int own = group * 64 + warp * 16;  // the warp's first query in the block
   const float scale_log2 = p.scale * kLog2E;
-  const uint64_t q = m.q.rows_from(group * 64);
+  auto& tile_q = m.q[r % 2];
+  const uint64_t q = tile_q.rows_from(group * 64);
 
   TileSums o[kD / 8], s[kKeys / 8];
   TileA weights[kKeys / 16];
   RunningSoftmax softmax;
   float keep[2];
   const auto begin_scores = [&](int n) {
-    const int stage = n % Shape::kStages;
-    m.k_there[stage].wait(n / Shape::kStages % 2);
+    const int stage = (taken + n) % Shape::kStages;
+    m.k_there[stage].wait((taken + n) / Shape::kStages % 2);
     const uint64_t k = m.k[stage].rows_from(0);
     begin_products();
 #pragma unroll
-    for (int c = 0; c < kD / 16; ++c) add_product<T>(c, s, q + m.q.step(c), k + m.k[0].step(c));
+    for (int c = 0; c < kD / 16; ++c) add_product<T>(c, s, q + tile_q.step(c), k + m.k[0].step(c));
     close_products();
   };
   const auto begin_output = [&](int n) {
-    const int stage = n % Shape::kStages;
-    m.v_there[stage].wait(n / Shape::kStages % 2);
+    const int stage = (taken + n) % Shape::kStages;
+    m.v_there[stage].wait((taken + n) / Shape::kStages % 2);
     const uint64_t v = m.v[stage].columns_from(0);
     begin_products();
 #pragma unroll
@@ -176,12 +190,17 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
     for (int c = 0; c < kKeys / 16; ++c) weights[c] = flash::as_a<T>(s[2 * c], s[2 * c + 1]);
   };
 
+  m.q_there[r % 2].wait(r / 2 % 2);
   if (at.steps > 0) {
-    m.q_there.wait(0);
     begin_scores(0);
+    // By now the o of the part before has left, and with it the memory of its q.
+    if (threadIdx.x % 128 == 0 && r > 0) {
+      wait_for_stores();
+      m.q_free[(r - 1) % 2].arrive();
+    }
     wait_for_products<0>();
     settle(s);
-    if (lane == 0) m.k_free[0].arrive();
+    if (lane == 0) m.k_free[taken % Shape::kStages].arrive();
     take_scores(0);
     as_weights();
     for (int n = 1; n < at.steps; ++n) {
@@ -189,11 +208,11 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
       begin_output(n - 1);
       wait_for_products<1>();
       settle(s);
-      if (lane == 0) m.k_free[n % Shape::kStages].arrive();
+      if (lane == 0) m.k_free[(taken + n) % Shape::kStages].arrive();
       take_scores(n);
       wait_for_products<0>();
       settle(o);
-      if (lane == 0) m.v_free[(n - 1) % Shape::kStages].arrive();
+      if (lane == 0) m.v_free[(taken + n - 1) % Shape::kStages].arrive();
 #pragma unroll
       for (int c = 0; c < kD / 8; ++c) {
 #pragma unroll
@@ -204,6 +223,10 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
     begin_output(at.steps - 1);
     wait_for_products<0>();
     settle(o);
+    if (lane == 0) m.v_free[(taken + at.steps - 1) % Shape::kStages].arrive();
+  } else if (threadIdx.x % 128 == 0 && r > 0) {
+    wait_for_stores();
+    m.q_free[(r - 1) % 2].arrive();
   }
 
   float lse[2];
@@ -220,25 +243,27 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
     for (int c = 0; c < kD / 8; ++c) {
       o[c].at[2 * half] *= factor;
       o[c].at[2 * half + 1] *= factor;
-      *reinterpret_cast<uint32_t*>(m.q.at(own + g + half * 8, c * 8 + col)) =
+      *reinterpret_cast<uint32_t*>(tile_q.at(own + g + half * 8, c * 8 + col)) =
           two_of(o[c].at[2 * half], o[c].at[2 * half + 1], T{});
     }
   }
   if (!all_finite(o)) {
     __syncwarp();
-    for (int r = 0; r < 16; ++r) {
-      const int i = at.first + own + r;
-      const float row_lse = __shfl_sync(0xffffffffu, r < 8 ? lse[0] : lse[1], r % 8 * 4);
+    for (int row = 0; row < 16; ++row) {
+      const int i = at.first + own + row;
+      const float row_lse = __shfl_sync(0xffffffffu, row < 8 ? lse[0] : lse[1], row % 8 * 4);
       if (i >= p.Tq || row_lse == -INFINITY) continue;
-      careful_output<T, kD>(p, a.q_rows, a.k_rows, a.v_rows, at.b, at.h, i, row_lse).put(m.q, own + r, 1.0f);
+      careful_output<T, kD>(p, a.q_rows, a.k_rows, a.v_rows, at.b, at.h, i, row_lse)
+          .put(tile_q, own + row, 1.0f);
     }
   }
   show_to_products();
   meet(1 + group, 128);
   if (threadIdx.x % 128 == 0) {
-    store_rows(a.o, m.q, group * 64, at.h, at.first + group * 64, at.b);
-    finish_stores();
+    store_rows(a.o, tile_q, group * 64, at.h, at.first + group * 64, at.b);
+    close_stores();
   }
+  return at.steps;
 }
 
 template <class Shape>
@@ -248,7 +273,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& m = *reinterpret_cast<ForwardMemory<Shape>*>(memory);
   if (threadIdx.x == 0) {
-    m.q_there.init(1);
+    for (int i = 0; i < 2; ++i) {
+      m.q_there[i].init(1);
+      m.q_free[i].init(Shape::kGroups);
+    }
     for (int i = 0; i < Shape::kStages; ++i) {
       m.k_there[i].init(1);
       m.v_there[i].init(1);
@@ -258,13 +286,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     show_signals();
   }
   __syncthreads();
-  const QueryBlock<Shape> at(a.p);
   if (threadIdx.x < 128) {
     give_registers<Shape::kCopyRegisters>();
-    if (threadIdx.x == 0 && at.steps > 0) fetch_forward(a, m, at);
+    if (threadIdx.x == 0) fetch_forward(a, m);
   } else {
     take_registers<Shape::kRegisters>();
-    attend(a, m, at);
+    int taken = 0;  // tiles of keys
+    for (int r = 0; part_number(r) < a.parts; ++r) taken += attend(a, m, r, taken);
+    wait_for_stores();
   }
 #endif
 }

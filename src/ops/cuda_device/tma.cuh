@@ -80,7 +80,7 @@ __device__ inline void fetch_bytes(void* to, const void* from, int bytes, Signal
 }
 
 // 64 rows from `first` of the tile on, by a map whose box has 64 rows; after show_to_products and a barrier.
-// The tile may be used again, or left, after finish_stores.
+// The tile may be used again, or left, after close_stores and wait_for_stores.
 template <class Tile>
 __device__ void store_rows(const CUtensorMap& map, Tile& from, int first, int head, int row, int batch) {
 #pragma unroll
@@ -91,9 +91,9 @@ __device__ void store_rows(const CUtensorMap& map, Tile& from, int first, int he
         : "memory");
   }
 }
-__device__ inline void finish_stores() {
-  asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
-}
+__device__ inline void close_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until the thread's closed stores have read what they write.
+__device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 // A barrier of `threads` threads of the block, by its number (0 is __syncthreads').
 __device__ inline void meet(int barrier, int threads) {
@@ -111,6 +111,13 @@ __device__ void give_registers() {
 template <int kCount>
 __device__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+// Whether `groups` warpgroups with `taken` registers a thread and one with `given` make do with what a block
+// begins with; a warpgroup that asks for more waits for ever.
+constexpr bool shares_registers(int groups, int blocks_per_sm, int taken, int given) {
+  const int threads = 128 * (groups + 1), at_first = 65536 / blocks_per_sm / threads / 8 * 8;
+  return 128 * (groups * taken + given) <= at_first * threads;
 }
 
 }  // namespace kiln

@@ -88,6 +88,7 @@ void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_hopper_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_hopper_atomic_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_naive_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_naive_backward(RankContext& ctx, const AttentionBackward& b);
 

@@ -16,6 +16,7 @@ namespace kiln::hopper {
 template <class Shape>
 __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
   using Lot = typename Shape::Lot;
+  const Sizes& z = a.z;
   constexpr int kRowBytes = Shape::kQueries * static_cast<int>(sizeof(float));
   int step = 0;
   for (int s = 0;; ++s) {
@@ -26,11 +27,12 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
     m.k_there[s % 2].expect(m.k[0].kBytes);
     fetch_tile(m.k[s % 2], a.k, at.hkv, j0, at.b, m.k_there[s % 2]);
     QueryWalk<Lot> walk(a.z, at);
-    for (int n = 0; n < at.steps; ++n, ++step, walk.next(at)) {
+    for (int n = 0, steps = at.steps(z); n < steps; ++n, ++step, walk.next(at)) {
       const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2;
       const int i0 = walk.tile * Shape::kQueries;
       const int64_t row = static_cast<int64_t>(at.b * a.z.H + walk.h) * a.padded + i0;
       m.q_free[stage].wait(phase ^ 1);
+      m.first_query[stage] = i0;
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
       fetch_tile(m.q[stage], a.q, walk.h, i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);
@@ -43,8 +45,18 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       fetch_tile(m.dout[stage], a.dout, walk.h, i0, at.b, m.dout_there[stage]);
       fetch_bytes(m.delta[stage], a.delta + row, kRowBytes, m.dout_there[stage]);
     }
-    if (at.steps == 0) m.v_there[s % 2].arrive();
+    if (at.steps(z) == 0) m.v_there[s % 2].arrive();
   }
+}
+
+// From shared memory, where it is asked for: read in advance, all of a tile's would fill the registers.
+__device__ inline float2 two_at(const float* p) {
+  float2 two;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(two.x), "=f"(two.y)
+               : "r"(shared_address(p))
+               : "memory");
+  return two;
 }
 
 // dk and dv of a warp's 16 keys, through the memory of k and v.
@@ -53,45 +65,73 @@ __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& 
                                     const typename Shape::Lot& at, int s, int own,
                                     const TileSums (&dk)[Shape::kD / 8],
                                     const TileSums (&dv)[Shape::kD / 8]) {
-  constexpr int kD = Shape::kD;
   const Sizes& z = a.z;
   const int first = at.j * Shape::kKeys + own;
-  if (all_finite(dk) && all_finite(dv)) {
-    if (a.dk.base != nullptr)
-      flash::store_strip(a.dk, at.b, at.hkv, z.D, first, z.Tk, dk, z.scale, z.scale, m.k[s % 2], own);
-    if (a.dv.base != nullptr)
-      flash::store_strip(a.dv, at.b, at.hkv, z.D, first, z.Tk, dv, 1.0f, 1.0f, m.v[s % 2], own);
+  if (!all_finite(dk) || !all_finite(dv)) {
+    if (threadIdx.x % 32 == 0) m.note(m.careful_keys, own / 16, s);
     return;
   }
-  for (int j = first; j < first + 16 && j < z.Tk; ++j) {
-    LaneRow<kD> row_dk, row_dv;
-    a.careful().template of_key<kD>(at.b, at.hkv, j, row_dk, row_dv);
-    if (a.dk.base != nullptr) row_dk.put(a.dk.at(at.b, at.hkv, z.D, j), 0, z.D, z.scale, a.dk.accumulate);
-    if (a.dv.base != nullptr) row_dv.put(a.dv.at(at.b, at.hkv, z.D, j), 0, z.D, 1.0f, a.dv.accumulate);
+  if (a.dk.base != nullptr)
+    flash::store_strip(a.dk, at.b, at.hkv, z.D, first, z.Tk, dk, z.scale, z.scale, m.k[s % 2], own);
+  if (a.dv.base != nullptr)
+    flash::store_strip(a.dv, at.b, at.hkv, z.D, first, z.Tk, dv, 1.0f, 1.0f, m.v[s % 2], own);
+}
+
+// At the end, what a warp noted. Not where it was noted: what this takes of registers the products would
+// miss.
+template <class Shape>
+__device__ void do_again_carefully(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
+  constexpr int kD = Shape::kD;
+  const Sizes& z = a.z;
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;  // of the eight
+  __syncwarp();
+  for (int word = 0; word < kMostLots / 32; ++word) {
+    const uint32_t keys = m.careful_keys[warp][word], queries = m.careful_queries[warp][word];
+    for (uint32_t left = keys | queries; left != 0; left &= left - 1) {
+      const int bit = __ffs(static_cast<int>(left)) - 1;
+      const typename Shape::Lot at = m.lot(z, a.lots, word * 32 + bit);
+      const int first = at.j * Shape::kKeys + warp * 16;
+      for (int j = first; (keys >> bit & 1u) != 0 && j < first + 16 && j < z.Tk; ++j) {
+        LaneRow<kD> row_dk, row_dv;
+        a.careful().template of_key<kD>(at.b, at.hkv, j, row_dk, row_dv);
+        if (a.dk.base != nullptr) row_dk.put(a.dk.at(at.b, at.hkv, z.D, j), 0, z.D, z.scale, a.dk.accumulate);
+        if (a.dv.base != nullptr) row_dv.put(a.dv.at(at.b, at.hkv, z.D, j), 0, z.D, 1.0f, a.dv.accumulate);
+      }
+      if ((queries >> bit & 1u) == 0) continue;
+      with_half<Shape>(warp / 4, [&](auto count) {
+        for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
+          FinishedHalf<Shape, decltype(count)::value> half;
+          half.load(a, number, warp / 4, shares);
+          half.write_carefully(a, warp / 4);
+        });
+      });
+    }
   }
 }
 
 // Lot s of the block's; `step` steps were made before. Returns how many there are now.
 template <class Shape>
-__device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
-                              const typename Shape::Lot& at, int s, int step) {
+__device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m, int s,
+                              int step) {
   using T = typename Shape::T;
   constexpr int kD = Shape::kD, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
   const Sizes& z = a.z;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
-  const int own = group * 64 + warp * 16, j0 = at.j * kKeys;  // the warp's first key in the block
+  const int own = group * 64 + warp * 16;  // the warp's first key in the block
+  const typename Shape::Lot lot = m.lot(z, a.lots, s);
+  const int j0 = lot.j * kKeys, end = step + lot.steps(z);
 
   TileSums dk[kD / 8], dv[kD / 8];
   m.k_there[s % 2].wait(s / 2 % 2);
   m.v_there[s % 2].wait(s / 2 % 2);
   const auto& keys = m.k[s % 2];
   const uint64_t k = keys.rows_from(group * 64), v = m.v[s % 2].rows_from(group * 64);
-  QueryWalk<typename Shape::Lot> walk(z, at);
-  for (int n = 0; n < at.steps; ++n, ++step, walk.next(at)) {
-    const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2, i0 = walk.tile * kQueries;
+  for (; step < end; ++step) {
+    const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2;
     TileSums s[kQueries / 8], dp[kQueries / 8];
     m.q_there[stage].wait(phase);
+    const int i0 = m.first_query[stage];
     const uint64_t q = m.q[stage].rows_from(0), dout = m.dout[stage].rows_from(0);
     begin_products();
 #pragma unroll
@@ -107,7 +147,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     settle(s);
 #pragma unroll
     for (int t = 0; t < kQueries / 8; ++t) {
-      const float2 lse2 = *reinterpret_cast<const float2*>(&m.lse2[stage][t * 8 + col]);
+      const float2 lse2 = two_at(&m.lse2[stage][t * 8 + col]);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         s[t].at[e] = exp2_fast(s[t].at[e] * z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
@@ -140,6 +180,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     settle(dp);
     TileA gradients[kQueries / 16];
     auto& ds = m.ds[step % 2];
+    const uint32_t ds_row = shared_address(ds.at(own + lane % 16, lane / 16 * 8));
 #pragma unroll
     for (int c = 0; c < kQueries / 16; ++c) {
       // From the rounded probabilities: to keep the others would take the registers that are left.
@@ -147,26 +188,24 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
           {weights[c].word[0], weights[c].word[1], weights[c].word[2], weights[c].word[3]}};
 #pragma unroll
       for (int t = 2 * c; t < 2 * c + 2; ++t) {
-        const float2 delta = *reinterpret_cast<const float2*>(&m.delta[stage][t * 8 + col]);
+        const float2 delta = two_at(&m.delta[stage][t * 8 + col]);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           dp[t].at[e] = probability[t % 2 * 4 + e] * (dp[t].at[e] - (e % 2 == 0 ? delta.x : delta.y));
       }
       gradients[c] = flash::as_a<T>(dp[2 * c], dp[2 * c + 1]);
-      store_tile(ds.at(own + lane % 16, c * 16 + lane / 16 * 8), gradients[c]);
+      store_tile(ds.further(ds_row, c), gradients[c]);
     }
 
+    show_to_products();
+    meet(1, 256);  // whoever has come here has read the ds before last: there are two in turn
     const auto finish_step = [&](auto& dq) {
-      QueryGradient<Shape> share(a, m, group, at, walk, step);
-      share.begin(dq);
-      show_to_products();
-      meet(1, 256);  // whoever has come here has read the ds before last: there are two in turn
       const uint64_t left = ds.columns_from(Shape::kSplitsQueries ? group : 0);
       const uint64_t right = keys.columns_from(Shape::kSplitsQueries ? 0 : group);
       begin_products();
 #pragma unroll
       for (int c = 0; c < kKeys / 16; ++c)
-        multiply_add<T, true, true>(dq, left + ds.across_step(c), right + keys.across_step(c));
+        add_product<T, true, true>(c, dq, left + ds.across_step(c), right + keys.across_step(c));
       close_products();
       const uint64_t q_columns = m.q[stage].columns_from(0);
       begin_products();
@@ -178,7 +217,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
       settle(dv);
       settle(dq);
       if (lane == 0) m.dout_free[stage].arrive();
-      share.end(dq);
+      if (a.dq.base != nullptr) add_share(m, dq, group, step);
     };
     if (kD <= 64 || kD == 128 || group == 0) {
       TileSums dq[8];
@@ -192,13 +231,16 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     if (lane == 0) m.q_free[stage].arrive();
   }
 
-  if (!at.done_before) {
+  const typename Shape::Lot at = m.lot(z, a.lots, s);
+  if (!at.late_twin) {
     meet(1, 256);  // k and v have been read by all, and can take dk and dv on their way out
     write_key_gradients(a, m, at, s, own, dk, dv);
     show_to_products();  // and then by the copy engine
   }
   __syncwarp();
   if (lane == 0) m.lot_free[s % 2].arrive();
+  if (a.finishes && at.finishes_head(a.lots, s) && !finish_head<Shape>(a, at, group) && lane == 0)
+    m.note(m.careful_queries, own / 16, s);
   return step;
 }
 
@@ -212,21 +254,24 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     m.init();
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
   }
+  if (threadIdx.x < kMostLots / 32) {
+    for (int warp = 0; warp < 8; ++warp)
+      m.careful_keys[warp][threadIdx.x] = m.careful_queries[warp][threadIdx.x] = 0;
+  }
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<Shape::kCopyRegisters>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) fetch_backward(a, m);
-    if (threadIdx.x % 32 == 0 && (warp == 1 || warp == 2) && a.dq.base != nullptr && !a.atomic)
-      keep_turns(a, m, warp - 1);
+    if (threadIdx.x % 32 == 0 && warp > 0 && a.dq.base != nullptr) {
+      if (warp == 1) ask_for_turns(a, m);
+      if (warp > 1) give_turns_on(a, m, warp - 2);
+    }
   } else {
     take_registers<Shape::kRegisters>();
     int step = 0;
-    for (int s = 0;; ++s) {
-      const typename Shape::Lot at(a.z, a.lots, m.number, s);
-      if (!at.exists) break;
-      step = make_gradients(a, m, at, s, step);
-    }
+    for (int s = 0; m.lot(a.z, a.lots, s).exists; ++s) step = make_gradients(a, m, s, step);
+    do_again_carefully(a, m);
   }
 #endif
 }

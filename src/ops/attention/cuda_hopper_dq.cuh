@@ -1,7 +1,5 @@
-// How the blocks of flash_hopper's backward add up dq: in fp32, each share at its turn, the last keys first,
-// and so always to the same bits. The turn comes by itself: under a causal mask a lot of keys begins with the
-// queries on the diagonal, and meets those of the next lot a step after it did. The first keys come last, and
-// their block writes dq out.
+// How the blocks of flash_hopper's backward add up dq: in fp32, each share at its turn (cuda_hopper_walk.h),
+// and so always to the same bits.
 #pragma once
 
 #include "ops/attention/cuda_hopper_memory.cuh"
@@ -19,112 +17,121 @@ __device__ inline void add_at(float4* to, const TileSums& c) {
                : "memory");
 }
 
-// How many shares of a tile of dq come before lot j's.
-template <class Shape>
-__device__ int turn_of(const Sizes& z, int j, int tile) {
-  const int end = (tile + 1) * Shape::kQueries;
-  return (z.visible((end < z.Tq ? end : z.Tq) - 1) - 1) / Shape::kKeys - j;
+// Four flags a tile: of the early and the late sums, each for two warpgroups.
+__device__ inline int64_t tile_number(const Sizes& z, const Lots& l, int b, int h, int tile) {
+  return static_cast<int64_t>(b * z.H + h) * l.tiles + tile;
 }
 
-// One thread for each of the two warpgroups asks whether it is their turn and gives it on when they have
-// added: both mean a round trip to memory, in which a warpgroup would make half a step.
+// One thread asks whether it is the block's turn, and another for each warpgroup gives it on when that has
+// added. Both mean a round trip to memory, in which a warpgroup would make half a step.
 template <class Shape>
-__device__ void keep_turns(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
-                           int group) {
+__device__ void ask_for_turns(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
+  using Lot = typename Shape::Lot;
+  constexpr int kTileSums = Shape::kQueries * Shape::kD / 4;
+  int step = 0;
+  for (int s = 0;; ++s) {
+    const Lot at(a.z, a.lots, m.number, s);
+    if (!at.exists) return;
+    QueryWalk<Lot> walk(a.z, at);
+    for (int n = at.steps(a.z); n > 0; --n, ++step, walk.next(at)) {
+      const int slot = step % 2;
+      if (step > 1) {
+        m.turn_given[0][slot].wait((step / 2 % 2) ^ 1);
+        m.turn_given[1][slot].wait((step / 2 % 2) ^ 1);
+      }
+      const Turn mine = at.turn(a.z, a.lots, walk.tile);
+      const int64_t number = tile_number(a.z, a.lots, at.b, walk.h, walk.tile);
+      if (mine.turn > 0 && !a.atomic) {
+        const int* flags = a.turns + number * 4 + (mine.late ? 2 : 0);
+        while (turn_at(flags) != mine.turn || turn_at(flags + 1) != mine.turn) __nanosleep(20);
+      }
+      m.share[slot] = {a.dq_sums + (mine.late && !a.atomic ? a.late_sums : 0) + number * kTileSums,
+                       mine.turn == 0 && !a.atomic};
+      m.turn_there[slot].arrive();
+    }
+  }
+}
+
+template <class Shape>
+__device__ void give_turns_on(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
+                              int group) {
   using Lot = typename Shape::Lot;
   int step = 0;
   for (int s = 0;; ++s) {
     const Lot at(a.z, a.lots, m.number, s);
     if (!at.exists) return;
     QueryWalk<Lot> walk(a.z, at);
-    for (int n = 0; n < at.steps; ++n, ++step, walk.next(at)) {
-      const int turn = turn_of<Shape>(a.z, at.j, walk.tile);
-      int* flag = a.turns + (static_cast<int64_t>(at.b * a.z.H + walk.h) * at.tiles + walk.tile) * 2 + group;
-      while (turn > 0 && turn_at(flag) != turn) __nanosleep(20);
-      m.turn_there[group].arrive();
-      m.turn_over[group].wait(step % 2);
-      if (at.j == 0) continue;
-      __threadfence();
-      asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(turn + 1) : "memory");
+    for (int n = at.steps(a.z); n > 0; --n, ++step, walk.next(at)) {
+      const Turn mine = at.turn(a.z, a.lots, walk.tile);
+      int* flag =
+          a.turns + tile_number(a.z, a.lots, at.b, walk.h, walk.tile) * 4 + (mine.late ? 2 : 0) + group;
+      m.turn_over[group][step % 2].wait(step / 2 % 2);
+      if (!a.atomic) {
+        __threadfence();
+        asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(mine.turn + 1) : "memory");
+      }
+      m.turn_given[group][step % 2].arrive();
     }
   }
 }
 
-// A warpgroup's share of one step.
-template <class Shape>
-struct QueryGradient {
-  using T = typename Shape::T;
-  const BackwardArguments<T>& a;
-  BackwardMemory<Shape>& m;
-  int group, b, h, tile, j, parity;
-  int turn = 0;
-  float4* sums = nullptr;
-
-  __device__ QueryGradient(const BackwardArguments<T>& a, BackwardMemory<Shape>& m, int group,
-                           const typename Shape::Lot& at, const QueryWalk<typename Shape::Lot>& walk,
-                           int step)
-      : a(a), m(m), group(group), b(at.b), h(walk.h), tile(walk.tile), j(at.j), parity(step % 2) {
-    turn = turn_of<Shape>(a.z, j, tile);
-    const int64_t number = static_cast<int64_t>(b * a.z.H + h) * at.tiles + tile;
-    sums = a.dq_sums + number * (Shape::kQueries * Shape::kD / 4) + group * 8 * 128 +
-           static_cast<int>(threadIdx.x) % 128;
-  }
-
-  // What the share is added to: zeros, or, for the last lot, what the others have summed.
-  template <int kTiles>
-  __device__ void begin(TileSums (&dq)[kTiles]) {
+// A warpgroup's sums of one step, to where they belong.
+template <class Shape, int kTiles>
+__device__ void add_share(BackwardMemory<Shape>& m, const TileSums (&dq)[kTiles], int group, int step) {
+  m.turn_there[step % 2].wait(step / 2 % 2);
+  const DqShare share = m.share[step % 2];
+  float4* sums = share.sums + group * 8 * 128 + static_cast<int>(threadIdx.x) % 128;
+  if (share.first) {
 #pragma unroll
-    for (int c = 0; c < kTiles; ++c) dq[c] = {};
-    if (j > 0 || turn == 0 || a.dq.base == nullptr || a.atomic) return;
-    m.turn_there[group].wait(parity);
+    for (int c = 0; c < kTiles; ++c)
+      __stcg(sums + c * 128, float4{dq[c].at[0], dq[c].at[1], dq[c].at[2], dq[c].at[3]});
+  } else {
+#pragma unroll
+    for (int c = 0; c < kTiles; ++c) add_at(sums + c * 128, dq[c]);
+  }
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) m.turn_over[group][step % 2].arrive();
+}
+
+// A warpgroup's half of a tile of dq, complete.
+template <class Shape, int kTiles>
+struct FinishedHalf {
+  using T = typename Shape::T;
+  int64_t number = -1;  // of the tile; -1: there is none
+  TileSums dq[kTiles];
+
+  __device__ void load(const BackwardArguments<T>& a, int64_t number_, int group, Shares shares) {
+    number = number_;
+    const float4* sums = a.dq_sums + number * (Shape::kQueries * Shape::kD / 4) + group * 8 * 128 +
+                         static_cast<int>(threadIdx.x) % 128;
 #pragma unroll
     for (int c = 0; c < kTiles; ++c) {
-      const float4 others = __ldcg(sums + c * 128);
-      dq[c] = {others.x, others.y, others.z, others.w};
+      const float4 early = shares.early > 0 ? __ldcg(sums + c * 128) : float4{};  // else nobody sees any key
+      const float4 late = shares.late > 0 ? __ldcg(sums + a.late_sums + c * 128) : float4{};
+      dq[c] = {early.x + late.x, early.y + late.y, early.z + late.z, early.w + late.w};
     }
   }
 
-  template <int kTiles>
-  __device__ void end(const TileSums (&dq)[kTiles]) {
-    if (a.dq.base == nullptr) return;
-    if (!a.atomic && (j > 0 || turn == 0)) m.turn_there[group].wait(parity);
-    if (j == 0 && !a.atomic) {
-      write_out(dq);
-    } else if (turn == 0 && !a.atomic) {
-#pragma unroll
-      for (int c = 0; c < kTiles; ++c)
-        __stcg(sums + c * 128, float4{dq[c].at[0], dq[c].at[1], dq[c].at[2], dq[c].at[3]});
-    } else {
-#pragma unroll
-      for (int c = 0; c < kTiles; ++c) add_at(sums + c * 128, dq[c]);
-    }
-    __syncwarp();
-    if (!a.atomic && threadIdx.x % 32 == 0) m.turn_over[group].arrive();
-  }
-
-  template <int kTiles>
-  __device__ void write_out(const TileSums (&dq)[kTiles]) {
+  // False, and nothing written, where a warp has something that is not a number.
+  __device__ bool write(const BackwardArguments<T>& a, int group) const {
+    if (number < 0) return true;
+    if (!all_finite(dq)) return false;
+    const Sizes& z = a.z;
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+    const int tile = static_cast<int>(number % a.lots.tiles), head = static_cast<int>(number / a.lots.tiles);
+    const int b = head / z.H, h = head % z.H;
     const int first = tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) + warp * 16;
     const int column = Shape::kSplitsQueries ? 0 : group * 64;
-    if (!all_finite(dq)) {
-      const auto careful = a.careful();
-      for (int i = first; i < first + 16 && i < a.z.Tq; ++i) {
-        careful.template of_query<Shape::kD>(b, h, i).put(
-            a.dq.at(b, h, a.z.D, i), column, min(a.z.D, column + kTiles * 8), a.z.scale, a.dq.accumulate);
-      }
-      return;
-    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = first + lane / 4 + half * 8;
-      if (i >= a.z.Tq) continue;
-      T* row = a.dq.at(b, h, a.z.D, i);
+      if (i >= z.Tq) continue;
+      T* row = a.dq.at(b, h, z.D, i);
 #pragma unroll
       for (int c = 0; c < kTiles; ++c) {
         const int channel = column + c * 8 + lane % 4 * 2;
-        if (channel >= a.z.D) continue;
-        float x = dq[c].at[2 * half] * a.z.scale, y = dq[c].at[2 * half + 1] * a.z.scale;
+        if (channel >= z.D) continue;
+        float x = dq[c].at[2 * half] * z.scale, y = dq[c].at[2 * half + 1] * z.scale;
         if (a.dq.accumulate) {
           x += static_cast<float>(row[channel]);
           y += static_cast<float>(row[channel + 1]);
@@ -132,33 +139,85 @@ struct QueryGradient {
         *reinterpret_cast<uint32_t*>(row + channel) = two_of(x, y, T{});
       }
     }
+    return true;
+  }
+
+  // What write() left: row by row.
+  __device__ void write_carefully(const BackwardArguments<T>& a, int group) const {
+    if (all_finite(dq)) return;
+    const Sizes& z = a.z;
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    const int tile = static_cast<int>(number % a.lots.tiles), head = static_cast<int>(number / a.lots.tiles);
+    const int b = head / z.H, h = head % z.H;
+    const int first = tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) + warp * 16;
+    const int column = Shape::kSplitsQueries ? 0 : group * 64, end = min(z.D, column + kTiles * 8);
+    for (int i = first; i < first + 16 && i < z.Tq; ++i) {
+      a.careful().template of_query<Shape::kD>(b, h, i).put(a.dq.at(b, h, z.D, i), column, end, z.scale,
+                                                            a.dq.accumulate);
+    }
   }
 };
 
-// For `atomic`: the sums of dq, half a tile a block, to where they belong.
+// Calls f with the number of sums that a warpgroup has of a tile's half: the last channels may be fewer.
+template <class Shape, class F>
+__device__ void with_half(int group, F f) {
+  constexpr int kD = Shape::kD;
+  if (kD <= 64 || kD == 128 || group == 0) return f(std::integral_constant<int, 8>{});
+  if constexpr (kD > 64 && kD < 128) f(std::integral_constant<int, (kD - 64) / 8>{});
+}
+
+// The tiles that a block writes out when it is done with a head, for one warpgroup. First each lane of a warp
+// waits for one flag: every round trip to memory is one that all wait for.
+template <class Shape, class F>
+__device__ void for_finished_halves(const BackwardArguments<typename Shape::T>& a,
+                                    const typename Shape::Lot& at, F f) {
+  for (int h = at.hkv * a.z.group; h < (at.hkv + 1) * a.z.group; ++h) {
+    at.for_finished_tiles(a.z, a.lots, [&](int tile) {
+      f(tile_number(a.z, a.lots, at.b, h, tile), Shape::Lot::shares(a.z, a.lots, tile));
+    });
+  }
+}
+
+template <class Shape>
+__device__ bool finish_head(const BackwardArguments<typename Shape::T>& a, const typename Shape::Lot& at,
+                            int group) {
+  const int lane = static_cast<int>(threadIdx.x) % 128;
+  int flag = 0;
+  for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
+    const int* flags = a.turns + number * 4 + group;
+    if (flag++ % 128 == lane) {
+      while (turn_at(flags) != shares.early) __nanosleep(20);
+    }
+    if (shares.late > 0 && flag++ % 128 == lane) {
+      while (turn_at(flags + 2) != shares.late) __nanosleep(20);
+    }
+  });
+  meet(2 + group, 128);
+  bool finite = true;
+  with_half<Shape>(group, [&](auto count) {
+    for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
+      FinishedHalf<Shape, decltype(count)::value> half;
+      half.load(a, number, group, shares);
+      finite &= half.write(a, group);
+    });
+  });
+  return finite;
+}
+
+// Where blocks do not: half a tile a block.
 template <class Shape>
 __global__ void __launch_bounds__(128)
     hopper_write_dq_kernel(const __grid_constant__ BackwardArguments<typename Shape::T> a) {
-  const Sizes& z = a.z;
-  const int group = static_cast<int>(blockIdx.x % 2), warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int tiles = (z.Tq + Shape::kQueries - 1) / Shape::kQueries;
-  const int64_t number = blockIdx.x / 2, head = number / tiles;
-  const int first =
-      static_cast<int>(number % tiles) * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0);
-  const int column = Shape::kSplitsQueries ? 0 : group * 64;
-  const float4* from = a.dq_sums + number * (Shape::kQueries * Shape::kD / 4) + group * 8 * 128 + threadIdx.x;
-  for (int c = 0; c < 8 && column + c * 8 < Shape::kD; ++c) {
-    const float4 sum = from[c * 128];
-    const int channel = column + c * 8 + lane % 4 * 2;
-    for (int half = 0; half < 2; ++half) {
-      const int i = first + warp * 16 + lane / 4 + half * 8;
-      if (i >= z.Tq || channel >= z.D) continue;
-      auto* row = a.dq.at(head / z.H, head % z.H, z.D, i);
-      put_grad(row[channel], (half == 0 ? sum.x : sum.z) * z.scale, a.dq.accumulate);
-      put_grad(row[channel + 1], (half == 0 ? sum.y : sum.w) * z.scale, a.dq.accumulate);
-    }
-  }
+#ifdef KILN_HOPPER_CODE
+  const int64_t number = blockIdx.x / 2;
+  const int all = Shape::Lot::last_lot(a.z, static_cast<int>(number % a.lots.tiles)) + 1;
+  const int group = static_cast<int>(blockIdx.x % 2);
+  with_half<Shape>(group, [&](auto count) {
+    FinishedHalf<Shape, decltype(count)::value> half;
+    half.load(a, number, group, {all, 0});
+    if (!half.write(a, group)) half.write_carefully(a, group);
+  });
+#endif
 }
 
 }  // namespace kiln::hopper

@@ -18,6 +18,12 @@ struct BackwardShape {
   using Lot = KeyLot<kKeys, kQueries>;
 };
 
+// Where a step's share of dq belongs.
+struct DqShare {
+  float4* sums;
+  bool first;  // begins them
+};
+
 template <class Shape>
 struct BackwardMemory {
   using T = typename Shape::T;
@@ -29,8 +35,24 @@ struct BackwardMemory {
   Signal k_there[2], v_there[2], lot_free[2];
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
-  Signal turn_there[2], turn_over[2];  // of each warpgroup, to add to dq
-  int number;                          // the block's
+  int first_query[Shape::kStages];
+  // Of two steps in turn: it is the block's turn to add to dq, and what to; a warpgroup has added; that has
+  // been given on.
+  Signal turn_there[2], turn_over[2][2], turn_given[2][2];
+  DqShare share[2];
+  // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
+  uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
+  int number;  // the block's
+
+  // By one lane of a warp.
+  __device__ void note(uint32_t (&bits)[8][kMostLots / 32], int warp, int s) {
+    bits[warp][s / 32] |= 1u << s % 32;
+  }
+
+  // The block's s-th lot. Read anew each time: to keep it would take registers that the products need.
+  __device__ typename Shape::Lot lot(const Sizes& z, const Lots& l, int s) const {
+    return {z, l, *const_cast<const volatile int*>(&number), s};
+  }
 
   __device__ void init() {
     for (int i = 0; i < 2; ++i) {
@@ -38,7 +60,8 @@ struct BackwardMemory {
       v_there[i].init(1);
       lot_free[i].init(8);  // a warp each
       turn_there[i].init(1);
-      turn_over[i].init(4);
+      for (Signal& over : turn_over[i]) over.init(4);
+      for (Signal& given : turn_given[i]) given.init(1);
     }
     for (int i = 0; i < Shape::kStages; ++i) {
       q_there[i].init(1);
@@ -50,6 +73,8 @@ struct BackwardMemory {
   }
 };
 
+static_assert(sizeof(BackwardMemory<BackwardShape<bf16, 128>>) <= 227 * 1024);
+
 template <class T>
 struct BackwardArguments {
   AttentionProblem p;
@@ -60,10 +85,12 @@ struct BackwardArguments {
   HeadRows<T> dq, dk, dv;     // base null: not wanted
   const float *lse2, *delta;  // [B, H, padded]: lse times log2(e), Inf where a query sees nothing or is none
   int padded;
-  float4* dq_sums;  // [B, H, tiles][a tile's sums in the order in which threads hold them]
-  int* turns;       // [B, H, tiles, 2]: how many shares have been added, for each warpgroup
-  int* ticket;      // numbers blocks in the order in which they start; null where all start at once
-  bool atomic;      // shares of dq are added as they come, to zeros, and written out by another kernel
+  float4* dq_sums;    // [B, H, tiles][a tile's sums in the order in which threads hold them]
+  int64_t late_sums;  // how far behind these the late ones lie
+  int* turns;     // [B, H, tiles, 2, 2]: how many shares have been added, early and late, by each warpgroup
+  int* ticket;    // numbers blocks in the order in which they start; null where all start at once
+  bool atomic;    // shares of dq are added as they come, to zeros
+  bool finishes;  // blocks write dq out; else another kernel does
 
   __device__ CarefulGradients<T> careful() const {
     return {p, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};

@@ -1,10 +1,19 @@
-// Which keys a block of flash_hopper's backward has, one after the other, and which queries it meets.
+// Which keys a block of flash_hopper's backward has, which queries it meets and in what order; and with it
+// the order in which shares of dq are added up. The order is fixed, so dq always has the same bits; and it is
+// the order in which the blocks come by, one step apart, so nobody waits long.
 //
-// Under a causal mask the first keys are seen by all queries and the last by few. So block a of a head's has
-// two lots: a-th from the end, then a-th from the beginning; all blocks then make the same number of steps.
-// The second lot adds to dq after the second lot of block a + 1, which therefore must be running: all of a
-// head's blocks are in the GPU at once, and begin together. Where that cannot be, a block has one lot, and
-// blocks are numbered as they start, the last keys first: then nobody waits for a later one.
+//   paired   a causal mask: the first keys are seen by all queries, the last by few. Block a of a head has
+//            the a-th lot of keys, then the a-th from the end, so all make the same number of steps. It takes
+//            the first lot's queries from the diagonal on: those of lot j meet a tile a step after lot j + 1.
+//            The second lot's it takes from the end back: lot j + 1 meets a tile a step after lot j. The two
+//            orders run at the same time, so each has its own sums.
+//   cyclic   no mask: lot j begins so many tiles before the end that each meets a tile after its neighbour.
+//   single   everything else: one lot a block, numbered as blocks start, the last keys first; nobody waits
+//            for a block that has not begun.
+//
+// In the first two, blocks of a head wait for each other, so they must all be in the GPU at once: as many
+// heads as fit are worked on together, then the next. When a block is done with a head it writes out some
+// tiles of dq, those that the others were done with long ago. With single another kernel does that.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -28,71 +37,141 @@ struct Sizes {  // of the problem, in 32 bits
         causal(p.causal),
         scale(p.scale),
         scale_log2(p.scale * 1.4426950408889634f) {}
-  KILN_HD int visible(int i) const {  // for a query that exists
+  KILN_HD int visible(int i) const {  // keys, to a query that exists
     const int n = causal ? i + 1 + ahead : Tk;
     return n < 0 ? 0 : (n > Tk ? Tk : n);
   }
 };
 
-struct Lots {
-  int lots;           // of a head
-  int heads;          // B * Hkv
-  int pairs;          // blocks of a head, two lots each; 0: one lot a block
-  int heads_at_once;  // with pairs
-  int64_t blocks;     // of the grid
+constexpr int kMostLots = 256;  // of a block
 
-  Lots(const AttentionProblem& p, int keys, int at_once) {
+struct Lots {
+  enum class Order { single, paired, cyclic };
+  Order order = Order::single;
+  int lots, tiles;    // of keys and of queries, of a head
+  int heads;          // B * Hkv
+  int per_head;       // blocks
+  int heads_at_once;  // not with single
+  int early;          // lots that are a block's first; with paired
+
+  Lots(const AttentionProblem& p, int keys, int queries, int at_once) {
     lots = static_cast<int>((p.Tk + keys - 1) / keys);
+    tiles = static_cast<int>((p.Tq + queries - 1) / queries);
     heads = static_cast<int>(p.B * p.Hkv);
-    pairs = p.causal && p.Tq == p.Tk && lots > 1 && (lots + 1) / 2 <= at_once ? (lots + 1) / 2 : 0;
-    heads_at_once = pairs == 0 ? 0 : at_once / pairs < heads ? at_once / pairs : heads;
-    blocks = pairs == 0 ? int64_t{lots} * heads : int64_t{pairs} * heads_at_once;
+    early = (lots + 1) / 2;
+    if (p.causal && p.Tq == p.Tk && lots > 1 && early <= at_once) order = Order::paired;
+    if (!p.causal && lots <= at_once) order = Order::cyclic;
+    per_head = order == Order::paired ? early : lots;
+    const int fit = at_once / per_head;
+    heads_at_once = order == Order::single || fit > heads ? heads : fit;
+    if (order != Order::single && (heads / heads_at_once + 1) * 2 > kMostLots) {
+      order = Order::single;
+      per_head = lots;
+      heads_at_once = heads;
+    }
   }
+  int64_t blocks() const { return int64_t{per_head} * heads_at_once; }
+};
+
+// A block's turn to add to a tile of dq.
+struct Turn {
+  bool late;  // which of the two sums
+  int turn;   // shares that come before
+};
+// How many shares a tile has, early and late.
+struct Shares {
+  int early, late;
 };
 
 // The s-th lot of keys of a block. Queries are walked over head by head of the group, tile by tile.
 template <int kKeys, int kQueries>
 struct KeyLot {
-  bool exists;
+  bool exists = true;
   int hkv, b, j;
-  int first_tile, tiles;  // of queries that see it: from, and all there are
-  int steps;
+  int start, step;  // the tile it begins with, and how it goes on
+  int from, to;     // tiles that see it
+  bool late = false;
 
   KILN_HD KeyLot(const Sizes& z, const Lots& l, int block, int s) {
-    int head;
-    if (l.pairs == 0) {
+    int head = block / l.per_head;
+    j = block % l.per_head;
+    if (l.order == Lots::Order::single) {
+      j = l.lots - 1 - j;
       exists = s == 0;
-      head = block / l.lots;
-      j = l.lots - 1 - block % l.lots;
+    } else if (l.order == Lots::Order::cyclic) {
+      head += s * l.heads_at_once;
     } else {
-      const int a = block % l.pairs;
-      head = s / 2 * l.heads_at_once + block / l.pairs;
-      exists = head < l.heads;
-      j = s % 2 == 0 ? l.lots - 1 - a : a;
+      late = s % 2 == 1;
+      head += s / 2 * l.heads_at_once;
+      if (late) j = l.lots - 1 - j;
     }
+    exists = exists && head < l.heads;
     hkv = head % z.Hkv;
     b = head / z.Hkv;
     const int first_seen = z.causal && j * kKeys > z.ahead ? j * kKeys - z.ahead : 0;
-    tiles = (z.Tq + kQueries - 1) / kQueries;
-    first_tile = first_seen / kQueries;
-    // The middle lot of an odd number is its block's first and second: the second time there is nothing to
-    // do.
-    const bool again = l.pairs > 0 && s % 2 == 1 && l.lots - 1 - j == j;
-    steps = first_seen < z.Tq && !again ? (tiles - first_tile) * z.group : 0;
-    done_before = again;
+    from = first_seen / kQueries;
+    to = first_seen < z.Tq ? l.tiles : from;
+    start = late ? to - 1 : from;
+    step = late ? -1 : 1;
+    if (l.order == Lots::Order::cyclic) start = (l.tiles - j * l.tiles / l.lots) % l.tiles;
+    if (late && j < l.early) to = from, late_twin = true;
   }
-  bool done_before;
+  bool late_twin = false;  // the middle one of an odd number, met again: nothing to do
+
+  KILN_HD int steps(const Sizes& z) const { return (to - from) * z.group; }
+
+  KILN_HD static int last_lot(const Sizes& z, int tile) {
+    const int end = (tile + 1) * kQueries;
+    return (z.visible((end < z.Tq ? end : z.Tq) - 1) + kKeys - 1) / kKeys - 1;
+  }
+  KILN_HD Turn turn(const Sizes& z, const Lots& l, int tile) const {
+    if (l.order == Lots::Order::cyclic) {
+      const int first = ((l.tiles - tile) * l.lots + l.tiles - 1) / l.tiles % l.lots;
+      return {false, (j - first + l.lots) % l.lots};
+    }
+    const int last = last_lot(z, tile);
+    if (late) return {true, j - l.early};
+    const int first = l.order == Lots::Order::paired && last >= l.early ? l.early - 1 : last;
+    return {false, first - j};
+  }
+  KILN_HD static Shares shares(const Sizes& z, const Lots& l, int tile) {
+    const int all = last_lot(z, tile) + 1;
+    if (l.order != Lots::Order::paired || all <= l.early) return {all, 0};
+    return {l.early, all - l.early};
+  }
+
+  // Whether the block is done with the head, and f(tile) of those it then writes out.
+  KILN_HD bool finishes_head(const Lots& l, int s) const {
+    return l.order == Lots::Order::cyclic || (l.order == Lots::Order::paired && s % 2 == 1);
+  }
+  template <class F>
+  KILN_HD void for_finished_tiles(const Sizes& z, const Lots& l, F f) const {
+    if (l.order == Lots::Order::cyclic) {  // those it met last
+      int tile = start;
+      for (int n = 0; n < l.tiles; ++n) {
+        tile = (tile == 0 ? l.tiles : tile) - 1;
+        if (turn(z, l, tile).turn != l.lots - 1) return;
+        f(tile);
+      }
+      return;
+    }
+    for (int lot = l.lots - 1 - j; lot <= j; lot += j > l.lots - 1 - j ? 2 * j - l.lots + 1 : 1) {
+      for (int tile = lot * kKeys / kQueries; tile < (lot + 1) * kKeys / kQueries && tile < l.tiles; ++tile)
+        f(tile);
+    }
+  }
 };
 
 // A step: a tile of queries of one head.
 template <class Lot>
 struct QueryWalk {
   int h, tile;
-  KILN_HD QueryWalk(const Sizes& z, const Lot& at) : h(at.hkv * z.group), tile(at.first_tile) {}
+  KILN_HD QueryWalk(const Sizes& z, const Lot& at) : h(at.hkv * z.group), tile(at.start) {}
   KILN_HD void next(const Lot& at) {
-    if (++tile < at.tiles) return;
-    tile = at.first_tile;
-    ++h;
+    tile += at.step;
+    if (tile == at.to) tile = at.from;
+    if (tile < at.from) tile = at.to - 1;
+    if (tile == at.start) ++h;
   }
 };
 

@@ -12,6 +12,7 @@ struct HopperWorkspace {
   int64_t width, queries, tiles,
       padded;  // channels and queries of a tile; tiles of a head, and their queries
   int64_t counter_count;
+  int64_t late_sums;                                  // of dq, behind the early ones: in units of 16 bytes
   std::size_t lse2, delta, counters, dq_sums, total;  // bytes from the beginning on
 
   explicit HopperWorkspace(const AttentionProblem& p) {
@@ -20,7 +21,7 @@ struct HopperWorkspace {
     tiles = (p.Tq + queries - 1) / queries;
     padded = tiles * queries;
     const int64_t heads = p.B * p.H;
-    counter_count = 1 + 2 * heads * tiles;  // a ticket; a turn for each half of each tile of dq
+    counter_count = 1 + 4 * heads * tiles;  // a ticket; turns at each half of each tile's early and late sum
     std::size_t end = 0;
     const auto take = [&](int64_t bytes) {
       const std::size_t begin = end;
@@ -30,8 +31,9 @@ struct HopperWorkspace {
     lse2 = take(heads * padded * 4);
     delta = take(heads * padded * 4);
     counters = take(counter_count * 4);
-    // One block of keys has all of dq, and writes it without help.
-    dq_sums = take(p.Tk <= 128 ? 0 : heads * padded * width * 4);
+    const int64_t sums = heads * padded * width * 4;
+    late_sums = sums / 16;
+    dq_sums = take(p.causal && p.Tq == p.Tk ? 2 * sums : sums);  // two, where lots go to and fro
     total = end;
   }
 };

@@ -48,9 +48,9 @@ __device__ inline void load_tiles_transposed(uint32_t (&word)[4], const void* ro
 
 // The other way, since Hopper: an A, 16 x 16, to rows of shared memory. Lane l gives the address of row
 // l / 8 % 2 * 8 + l % 8, of the first eight columns or, from lane 16 on, the last.
-__device__ inline void store_tile(void* row, const TileA& a) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-               "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3])
+__device__ inline void store_tile(uint32_t row, const TileA& a) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a.word[0]),
+               "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3])
                : "memory");
 }
 

@@ -19,6 +19,10 @@ struct alignas(1024) SwizzledTile {
 
   __device__ T* at(int r, int c) { return &half[c / 64][r][((c / 8 % 8) ^ (r % 8)) * 8 + c % 8]; }
   __device__ const T* at(int r, int c) const { return &half[c / 64][r][((c / 8 % 8) ^ (r % 8)) * 8 + c % 8]; }
+  // The address 16 c channels further on from one in the first 16. Pieces change places by exclusive or.
+  __device__ static uint32_t further(uint32_t address, int c) {
+    return (address ^ static_cast<uint32_t>(c % 4 * 32)) + static_cast<uint32_t>(c / 4 * kHalfBytes);
+  }
   // As an operand from row r on, its rows along its own index; step(k) leads to the k-th 16 channels.
   __device__ uint64_t rows_from(int r) const { return operand_at(&half[0][r][0]); }
   __device__ static constexpr uint64_t step(int k) { return operand_step(k / 4 * kHalfBytes + k % 4 * 32); }

@@ -1,0 +1,171 @@
+// The order in which flash_hopper's backward adds up dq, played through on the host: every pair of keys and
+// queries that see each other is met once, every tile's turns are complete, and nobody waits for ever.
+#include "ops/attention/cuda_hopper_walk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace kiln::hopper {
+namespace {
+
+constexpr int kKeys = 128;
+
+AttentionProblem problem(int64_t B, int64_t Tq, int64_t Tk, int64_t H, int64_t Hkv, bool causal) {
+  return {B, Tq, Tk, H, Hkv, 64, DType::bf16, 1, causal};
+}
+
+struct Played {
+  std::map<std::tuple<int, int, int>, std::multiset<int>> met;        // b, h, tile -> lots
+  std::map<std::tuple<int, int, int>, std::vector<int>> early, late;  // turns, in order of time
+  std::map<std::tuple<int, int, int>, int> written;
+  bool stuck = false;
+  int waited = 0, rounds = 0;
+};
+
+// Every block makes a step at a time, if it is its turn; `at_once` blocks are there, in order of their
+// numbers.
+template <int kQueries>
+Played play(const AttentionProblem& p, int at_once) {
+  using Lot = KeyLot<kKeys, kQueries>;
+  const Sizes z(p);
+  const Lots l(p, kKeys, kQueries, at_once);
+  struct Block {
+    int number, s = 0, n = 0;
+    QueryWalk<Lot> walk;
+  };
+  // What a block is done with when it leaves a head: true once all shares are there.
+  const auto writes = [&](Played& played, const Lot& at, int s) {
+    if (!at.finishes_head(l, s)) return true;
+    bool complete = true;
+    for (int h = at.hkv * z.group; h < (at.hkv + 1) * z.group; ++h) {
+      at.for_finished_tiles(z, l, [&](int tile) {
+        const std::tuple<int, int, int> key{at.b, h, tile};
+        const Shares shares = Lot::shares(z, l, tile);
+        complete = complete && static_cast<int>(played.early[key].size()) == shares.early &&
+                   static_cast<int>(played.late[key].size()) == shares.late;
+      });
+    }
+    if (!complete) return false;
+    for (int h = at.hkv * z.group; h < (at.hkv + 1) * z.group; ++h)
+      at.for_finished_tiles(z, l, [&](int tile) { ++played.written[{at.b, h, tile}]; });
+    return true;
+  };
+  Played played;
+  std::vector<Block> running;
+  int next = 0;
+  const auto start = [&] {
+    while (static_cast<int>(running.size()) < at_once && next < l.blocks()) {
+      running.push_back({next, 0, 0, QueryWalk<Lot>(z, Lot(z, l, next, 0))});
+      ++next;
+    }
+  };
+  start();
+  while (!running.empty() && !played.stuck) {
+    ++played.rounds;
+    bool moved = false;
+    std::vector<Block> left;
+    std::vector<std::tuple<std::tuple<int, int, int>, Turn>> added;
+    for (Block block : running) {
+      Lot at(z, l, block.number, block.s);
+      bool waits = false;
+      while (at.exists && block.n == at.steps(z)) {  // on to the next lot
+        waits = !writes(played, at, block.s);
+        if (waits) break;
+        at = Lot(z, l, block.number, ++block.s);
+        block.n = 0;
+        block.walk = QueryWalk<Lot>(z, at);
+        moved = true;
+      }
+      if (!at.exists) continue;
+      if (waits) {
+        ++played.waited;
+        left.push_back(block);
+        continue;
+      }
+      const std::tuple<int, int, int> tile{at.b, block.walk.h, block.walk.tile};
+      const Turn turn = at.turn(z, l, block.walk.tile);
+      auto& done = turn.late ? played.late[tile] : played.early[tile];
+      if (static_cast<int>(done.size()) == turn.turn) {
+        played.met[tile].insert(at.j);
+        added.emplace_back(tile, turn);
+        ++block.n;
+        block.walk.next(at);
+        moved = true;
+      } else {
+        ++played.waited;
+      }
+      left.push_back(block);
+    }
+    for (const auto& [tile, turn] : added) {  // seen by the others a step later
+      (turn.late ? played.late : played.early)[tile].push_back(turn.turn);
+    }
+    played.stuck = !moved;
+    running = left;
+    start();
+  }
+  return played;
+}
+
+template <int kQueries>
+void expect_complete(const AttentionProblem& p, int at_once) {
+  SCOPED_TRACE(cat(p.B, " x ", p.Tq, " x ", p.Tk, ", heads ", p.H, "/", p.Hkv, p.causal ? " causal" : "",
+                   ", tiles of ", kQueries, ", ", at_once, " blocks"));
+  const Played played = play<kQueries>(p, at_once);
+  ASSERT_FALSE(played.stuck);
+  const int tiles = static_cast<int>((p.Tq + kQueries - 1) / kQueries);
+  const bool by_blocks = Lots(p, kKeys, kQueries, at_once).order != Lots::Order::single;
+  for (int b = 0; b < p.B; ++b) {
+    for (int h = 0; h < p.H; ++h) {
+      for (int t = 0; t < tiles; ++t) {
+        const int64_t last = std::min<int64_t>(p.Tq, (t + 1) * kQueries) - 1;
+        std::multiset<int> seen;
+        for (int j = 0; j * kKeys < p.visible(last); ++j) seen.insert(j);
+        const std::tuple<int, int, int> tile{b, h, t};
+        const auto met = played.met.find(tile);
+        EXPECT_EQ(met == played.met.end() ? std::multiset<int>{} : met->second, seen) << "tile " << t;
+        const auto written = played.written.find(tile);
+        EXPECT_EQ(written == played.written.end() ? 0 : written->second, by_blocks ? 1 : 0) << "tile " << t;
+      }
+    }
+  }
+}
+
+TEST(HopperWalk, EveryTileIsMetOnceAndWrittenOnce) {
+  for (const int64_t T : {1, 127, 128, 129, 300, 512, 700, 1024, 1100}) {
+    for (const bool causal : {true, false}) {
+      for (const int at_once : {1, 3, 4, 7, 132}) {
+        expect_complete<128>(problem(2, T, T, 3, 3, causal), at_once);
+        expect_complete<64>(problem(1, T, T, 4, 2, causal), at_once);
+      }
+    }
+  }
+}
+
+TEST(HopperWalk, UnequalLengths) {
+  for (const bool causal : {true, false}) {
+    for (const auto& [Tq, Tk] : {std::pair<int, int>{1, 700}, {700, 1}, {130, 900}, {900, 130}, {512, 640}}) {
+      for (const int at_once : {1, 5, 132}) {
+        expect_complete<128>(problem(1, Tq, Tk, 2, 1, causal), at_once);
+        expect_complete<64>(problem(1, Tq, Tk, 2, 2, causal), at_once);
+      }
+    }
+  }
+}
+
+// The point of the orders: a step apart, blocks that begin together hardly wait.
+TEST(HopperWalk, BlocksComeByOneAfterTheOther) {
+  for (const bool causal : {true, false}) {
+    const AttentionProblem p = problem(1, 4096, 4096, 4, 4, causal);
+    const Played played = play<128>(p, 132);
+    const int steps = causal ? 4 * 32 * 33 / 2 : 4 * 32 * 32;
+    EXPECT_LE(played.waited, steps / 10) << (causal ? "causal" : "full");
+  }
+}
+
+}  // namespace
+}  // namespace kiln::hopper

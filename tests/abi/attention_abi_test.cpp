@@ -106,13 +106,7 @@ class AttentionAbi : public testing::TestWithParam<Place> {
                       const char* name = nullptr) {
     return {*memory, dtype(), batch, rows, heads, D, layout, name};
   }
-  // Nothing that stands in the scratch before may matter.
-  Tensor scratch(std::size_t bytes) {
-    Tensor t = memory->empty({static_cast<int64_t>(bytes)}, DType::u8);
-    const std::vector<uint8_t> junk(bytes, 0xff);
-    memory->upload(t, junk.data());
-    return t;
-  }
+  Scratch scratch(std::size_t bytes) { return {*memory, bytes}; }
   void wait() { memory->synchronize(); }
 
   void check(const Sizes& s, Layout layout) {
@@ -127,7 +121,7 @@ class AttentionAbi : public testing::TestWithParam<Place> {
     std::size_t forward = 0, backward = 0;
     ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &forward, &backward), KILN_OK)
         << kiln_last_error();
-    const Tensor a = scratch(forward), b = scratch(backward);
+    const Scratch a = scratch(forward), b = scratch(backward);
     wait();
     void* stream = memory->compute().handle;
     ASSERT_EQ(kiln_attention_forward(owner->context, &p, &q.view, &k.view, &v.view, &o.view,
@@ -182,7 +176,8 @@ TEST_P(AttentionAbi, ScaleZeroMeansTheUsualOne) {
   const kiln_attention_problem p = problem_of(s);
   std::size_t bytes = 0;
   ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &bytes, nullptr), KILN_OK);
-  const Tensor lse = memory->empty({5}, DType::f32), work = scratch(bytes);
+  const Tensor lse = memory->empty({5}, DType::f32);
+  const Scratch work = scratch(bytes);
   wait();
   ASSERT_EQ(kiln_attention_forward(owner->context, &p, &q.view, &k.view, &v.view, &o.view, lse.data<float>(),
                                    work.raw(), bytes, memory->compute().handle),
@@ -200,7 +195,8 @@ TEST_P(AttentionAbi, OnlyTheGradientsAskedFor) {
   const kiln_attention_problem p = problem_of(s);
   std::size_t forward = 0, backward = 0;
   ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &forward, &backward), KILN_OK);
-  const Tensor lse = memory->empty({40}, DType::f32), work = scratch(std::max(forward, backward));
+  const Tensor lse = memory->empty({40}, DType::f32);
+  const Scratch work = scratch(std::max(forward, backward));
   wait();
   void* stream = memory->compute().handle;
   ASSERT_EQ(kiln_attention_forward(owner->context, &p, &q.view, &k.view, &v.view, &o.view, lse.data<float>(),
@@ -254,7 +250,8 @@ TEST_P(AttentionAbi, LengthsThatVary) {
                      dv = make(keys, Hkv, nullptr);
   std::size_t forward = 0, backward = 0;
   ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &forward, &backward), KILN_OK) << kiln_last_error();
-  const Tensor lse = memory->empty({H * queries}, DType::f32), a = scratch(forward), b = scratch(backward);
+  const Tensor lse = memory->empty({H * queries}, DType::f32);
+  const Scratch a = scratch(forward), b = scratch(backward);
   wait();
   void* stream = memory->compute().handle;
   ASSERT_EQ(kiln_attention_forward(owner->context, &p, &q.view, &k.view, &v.view, &o.view, lse.data<float>(),

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "abi/attention_plan.h"
@@ -22,8 +23,8 @@ class BadCalls : public testing::Test {
     p.dtype = KILN_FP32;
     p.batch = kB, p.queries = p.keys = kT, p.heads = p.kv_heads = kH, p.head_dim = kD;
     EXPECT_EQ(kiln_attention_workspace(owner.context, &p, &forward_bytes, &backward_bytes), KILN_OK);
-    work = memory.empty({static_cast<int64_t>(std::max(forward_bytes, backward_bytes)) + 512}, DType::u8);
-    workspace = work.raw();
+    work = std::make_unique<Scratch>(memory, std::max(forward_bytes, backward_bytes));
+    workspace = work->raw();
   }
   PlacedTensor make(const char* name) { return {memory, DType::f32, kB, kT, kH, kD, Layout::dense, name}; }
 
@@ -52,7 +53,8 @@ class BadCalls : public testing::Test {
   kiln_attention_problem p{};
   PlacedTensor q = make("q"), k = make("k"), v = make("v"), o = make(nullptr), dout = make("dout"),
                dq = make(nullptr), dk = make(nullptr), dv = make(nullptr);
-  Tensor lse, work;
+  Tensor lse;
+  std::unique_ptr<Scratch> work;
   float* lse_data = lse.data<float>();
   void* workspace = nullptr;
   std::size_t forward_bytes = 0, backward_bytes = 0;
@@ -94,8 +96,8 @@ TEST_F(BadCalls, Pointers) {
   refused("lse is NULL", [&] { lse_data = nullptr; });
   lse_data = lse.data<float>();
   refused("workspace has 0 bytes", [&] { workspace = nullptr; });
-  refused("workspace is at", [&] { workspace = work.raw() + 16; });
-  workspace = work.raw();
+  refused("workspace is at", [&] { workspace = work->raw() + 16; });
+  workspace = work->raw();
   refused("this problem takes", [&] { forward_bytes -= 1; });
   forward_bytes += 1;
   refused("o is written, and at the same address as v", [&] { v.view.data = o.view.data; });

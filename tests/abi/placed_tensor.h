@@ -70,6 +70,22 @@ class PlacedTensor {
   int64_t batch_stride_ = 0, row_stride_ = 0;
 };
 
+// Full of what is no number: nothing that stands in the scratch before may matter.
+class Scratch {
+ public:
+  Scratch(RankContext& memory, std::size_t bytes)
+      : tensor_(memory.empty({static_cast<int64_t>(bytes) + 256}, DType::u8)) {
+    const std::vector<uint8_t> junk(bytes + 256, 0xff);
+    memory.upload(tensor_, junk.data());
+  }
+  std::byte* raw() const {
+    return tensor_.raw() + (256 - reinterpret_cast<std::uintptr_t>(tensor_.raw()) % 256) % 256;
+  }
+
+ private:
+  Tensor tensor_;
+};
+
 struct ContextOwner {
   explicit ContextOwner(int device) {
     EXPECT_EQ(kiln_attention_create(device, &context), KILN_OK) << kiln_last_error();

@@ -5,9 +5,9 @@
 
 torch is imported when one of the functions is first used. docs/attention-library.md says more.
 """
-from ._library import BadArgument, KilnError, Library, NotAvailable, load
+from ._library import BadArgument, CudaFailure, KilnError, Library, NotAvailable, load
 
-__all__ = ["attention", "attention_varlen", "load", "Library", "KilnError", "BadArgument", "NotAvailable"]
+__all__ = ["attention", "attention_varlen", "load", "Library", "KilnError", "BadArgument", "NotAvailable", "CudaFailure"]
 __version__ = "0.1.0"
 
 

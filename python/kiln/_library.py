@@ -46,19 +46,27 @@ class View(Structure):
 
 
 class KilnError(RuntimeError):
-    """A call that libkiln refused or could not do; `status` is its kiln_status."""
+    """A call that could not be done; `status` is its kiln_status."""
 
-    def __init__(self, message, status=INTERNAL_ERROR):
-        super().__init__(message)
-        self.status = status
+    status = INTERNAL_ERROR
 
 
 class BadArgument(KilnError, ValueError):
     """The call is wrong."""
 
+    status = BAD_ARGUMENT
+
 
 class NotAvailable(KilnError):
     """The call is right, but not on this machine, GPU or build."""
+
+    status = NOT_AVAILABLE
+
+
+class CudaFailure(KilnError):
+    """CUDA refused, or an earlier kernel of the process failed."""
+
+    status = CUDA_FAILURE
 
 
 def candidates():
@@ -74,13 +82,13 @@ def find_library(path=None):
     if asked:
         if not os.path.exists(asked):
             whose = "" if path else "KILN_LIBRARY names "
-            raise NotAvailable(f"{whose}{asked}, which does not exist", NOT_AVAILABLE)
+            raise NotAvailable(f"{whose}{asked}, which does not exist")
         return str(asked)
     for place in candidates():
         if place.exists():
             return str(place)
     tried = ", ".join(str(place) for place in candidates())
-    raise NotAvailable(f"libkiln.so was not found (tried {tried}): run `make cuda`, or set KILN_LIBRARY", NOT_AVAILABLE)
+    raise NotAvailable(f"libkiln.so was not found (tried {tried}): run `make cuda`, or set KILN_LIBRARY")
 
 
 class Library:
@@ -92,13 +100,12 @@ class Library:
             self._c = ctypes.CDLL(path)
             self._declare()
         except (OSError, AttributeError) as error:
-            raise NotAvailable(f"{path} is no libkiln that can be loaded: {error}", NOT_AVAILABLE) from error
+            raise NotAvailable(f"{path} is no libkiln that can be loaded: {error}") from error
         ours = (ABI_VERSION, ctypes.sizeof(Problem), ctypes.sizeof(View))
         theirs = (self._c.kiln_abi_version(), self._c.kiln_attention_problem_size(), self._c.kiln_attention_view_size())
         if ours != theirs:
             raise NotAvailable(
-                f"{path} has version and struct sizes {theirs}, this package {ours}: take both from one release",
-                NOT_AVAILABLE,
+                f"{path} has version and struct sizes {theirs}, this package {ours}: take both from one release"
             )
         self._contexts = {}
         self._lock = threading.Lock()
@@ -133,8 +140,8 @@ class Library:
         if status == OK:
             return
         message = self._c.kiln_last_error().decode(errors="replace")
-        kind = {BAD_ARGUMENT: BadArgument, NOT_AVAILABLE: NotAvailable}.get(status, KilnError)
-        raise kind(message, status)
+        kinds = {kind.status: kind for kind in (BadArgument, NotAvailable, CudaFailure)}
+        raise kinds.get(status, KilnError)(message)
 
     def _context(self, device):
         context = self._contexts.get(device)

@@ -27,7 +27,7 @@ std::string why_not_here(RankContext& ctx, const Row& row, const AttentionProble
   std::vector<std::string> names, reasons;
   for (const Row& row : AttentionOp::rows()) {
     if (row.device != ctx.traits().type) continue;
-    names.emplace_back(row.name);
+    if (writes_lse(row) || wanted == row.name) names.emplace_back(row.name);
     if (wanted.empty() || wanted == row.name)
       reasons.push_back(cat(row.name, ": ", why_not_here(ctx, row, p, allow_atomic)));
   }

@@ -21,9 +21,8 @@ void remember(std::string_view what, std::string_view hint) {
   };
   add(what);
   if (!hint.empty()) {
-    add(" (");
+    add("; ");
     add(hint);
-    add(")");
   }
   message[at] = '\0';
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 
 #include "abi/placed_tensor.h"
 #include "support/gpu.h"
@@ -90,6 +91,11 @@ class AttentionAbi : public testing::TestWithParam<Place> {
     memory = std::make_unique<RankContext>(options);
     owner = std::make_unique<ContextOwner>(GetParam().device);
     ASSERT_NE(owner->context, nullptr);
+    const kiln_attention_problem p = problem_of({1, 8, 8, 1, 1, 64, true, 0.125});
+    const char* variant = nullptr;
+    const kiln_status status = kiln_attention_variant(owner->context, &p, &variant);
+    if (status == KILN_NOT_AVAILABLE) GTEST_SKIP() << kiln_last_error();
+    ASSERT_EQ(status, KILN_OK);
   }
 
   kiln_attention_problem problem_of(const Sizes& s) const {
@@ -169,6 +175,24 @@ TEST_P(AttentionAbi, GroupedHeadsAndMoreKeysThanQueries) {
 
 TEST_P(AttentionAbi, QueriesThatSeeNothing) { check({2, 9, 4, 2, 1, 24, true, 0.3}, Layout::padded); }
 
+// A width or dtype that has no kernel on this device is refused, with a reason; never computed wrongly.
+TEST_P(AttentionAbi, EveryWidthIsRightOrRefused) {
+  for (const int64_t D : {1, 7, 96, 128, 136, 192, 256}) {
+    const Sizes s{2, 19, 35, 2, 1, D, true, 0.1};
+    const kiln_attention_problem p = problem_of(s);
+    const char* variant = nullptr;
+    const kiln_status status = kiln_attention_variant(owner->context, &p, &variant);
+    if (status == KILN_OK) {
+      check(s, Layout::dense);
+      continue;
+    }
+    EXPECT_EQ(status, KILN_NOT_AVAILABLE) << D;
+    EXPECT_NE(std::string_view(kiln_last_error()).find(std::to_string(D)), std::string_view::npos)
+        << kiln_last_error();
+    EXPECT_NE(GetParam().device, KILN_CPU) << D;
+  }
+}
+
 TEST_P(AttentionAbi, ScaleZeroMeansTheUsualOne) {
   const Sizes s{1, 5, 5, 1, 1, 16, false, 0};
   const PlacedTensor q = placed(1, 5, 1, 16, Layout::dense, "q"), k = placed(1, 5, 1, 16, Layout::dense, "k"),
@@ -217,6 +241,41 @@ TEST_P(AttentionAbi, OnlyTheGradientsAskedFor) {
     expect_near(dk.values(), wanted & 2 ? r.dk : none, tolerance(), "dk");
     expect_near(dv.values(), wanted & 4 ? r.dv : none, tolerance(), "dv");
   }
+}
+
+TEST_P(AttentionAbi, SeveralThreadsShareAContext) {
+  constexpr std::size_t kThreads = 4;
+  const Sizes s{2, 65, 65, 2, 2, 32, true, 0.2};
+  const PlacedTensor q = placed(2, 65, 2, 32, Layout::dense, "q"),
+                     k = placed(2, 65, 2, 32, Layout::dense, "k"),
+                     v = placed(2, 65, 2, 32, Layout::dense, "v");
+  const kiln_attention_problem p = problem_of(s);
+  std::size_t bytes = 0;
+  ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &bytes, nullptr), KILN_OK);
+  std::vector<PlacedTensor> outputs;
+  std::vector<Tensor> sums;
+  std::vector<Scratch> work;
+  for (std::size_t n = 0; n < kThreads; ++n) {
+    outputs.push_back(placed(2, 65, 2, 32, Layout::dense));
+    sums.push_back(memory->empty({2 * 2 * 65}, DType::f32));
+    work.push_back(scratch(bytes));
+  }
+  wait();
+  std::vector<std::thread> threads;
+  for (std::size_t n = 0; n < kThreads; ++n) {
+    threads.emplace_back([&, n] {
+      for (int again = 0; again < 20; ++again) {
+        EXPECT_EQ(
+            kiln_attention_forward(owner->context, &p, &q.view, &k.view, &v.view, &outputs[n].view,
+                                   sums[n].data<float>(), work[n].raw(), bytes, memory->compute().handle),
+            KILN_OK)
+            << kiln_last_error();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  const Doubles wanted = reference(s, q.values(), k.values(), v.values(), q.values()).o;
+  for (const PlacedTensor& o : outputs) expect_near(o.values(), wanted, tolerance(), "o");
 }
 
 TEST_P(AttentionAbi, NothingToDo) {
@@ -288,7 +347,8 @@ TEST_P(AttentionAbi, LengthsThatVary) {
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionAbi,
                          testing::Values(Place{KILN_CPU, DType::f32, 2e-5},
                                          Place{KILN_CPU, DType::bf16, 4e-2}));
-INSTANTIATE_TEST_SUITE_P(Cuda, AttentionAbi, testing::Values(Place{0, DType::bf16, 4e-2}));
+INSTANTIATE_TEST_SUITE_P(Cuda, AttentionAbi,
+                         testing::Values(Place{0, DType::bf16, 4e-2}, Place{0, DType::f32, 1e-4}));
 
 }  // namespace
 }  // namespace kiln

@@ -129,9 +129,10 @@ class _Call:
         self.device = device
         self.index = CPU if device.type == "cpu" else device.index
         self.lse_shape = lse_shape
+        self.forward_bytes, self.backward_bytes = self.library.workspace(self.index, problem)
 
     def _scratch(self, size):
-        """Tensor to keep until the call is queued, and its first aligned address."""
+        """Memory, and its first aligned address."""
         spare = _SCRATCH_ALIGNMENT if self.index == CPU else 0  # a GPU's are aligned
         memory = torch.empty(size + spare, dtype=torch.uint8, device=self.device)
         return memory, -(-memory.data_ptr() // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
@@ -142,8 +143,8 @@ class _Call:
     def forward(self, q, k, v):
         o = torch.empty(q.shape, dtype=q.dtype, device=self.device)
         lse = torch.empty(self.lse_shape, dtype=torch.float32, device=self.device)
-        size, _ = self.library.workspace(self.index, self.problem)
-        memory, scratch = self._scratch(size)
+        size = self.forward_bytes
+        memory, scratch = self._scratch(size)  # `memory` lives until the call is queued
         self.library.forward(
             self.index, self.problem, _view(q), _view(k), _view(v), _view(o), lse.data_ptr(), scratch, size, self._stream()
         )
@@ -154,7 +155,7 @@ class _Call:
             torch.empty(t.shape, dtype=t.dtype, device=self.device) if want else None
             for t, want in zip((q, k, v), wanted)
         ]
-        _, size = self.library.workspace(self.index, self.problem)
+        size = self.backward_bytes
         memory, scratch = self._scratch(size)
         views = [_view(t) for t in (q, k, v, o)]
         self.library.backward(

@@ -5,16 +5,19 @@
 
 namespace kiln::abi {
 
+int current_gpu();  // of this thread; -1: there is none, or CUDA does not say
+void restore_gpu(int index);
+
 // While it lives, kiln may make another GPU current; then the caller's is current again.
 class CallersGpu {
  public:
-  CallersGpu();
-  ~CallersGpu();
+  CallersGpu() : index_(current_gpu()) {}
+  ~CallersGpu() { restore_gpu(index_); }
   CallersGpu(const CallersGpu&) = delete;
   CallersGpu& operator=(const CallersGpu&) = delete;
 
  private:
-  int index_ = -1;  // -1: none, or CUDA does not say
+  int index_;
 };
 
 // kiln never launches without a stream; a caller's NULL means CUDA's default one, which has a name too.

@@ -2,8 +2,8 @@
 
 namespace kiln::abi {
 
-CallersGpu::CallersGpu() = default;
-CallersGpu::~CallersGpu() = default;
+int current_gpu() { return -1; }
+void restore_gpu(int /*index*/) {}
 
 Stream callers_stream(void* stream) { return {stream}; }
 

@@ -4,16 +4,17 @@
 
 namespace kiln::abi {
 
-CallersGpu::CallersGpu() {
-  if (cudaGetDevice(&index_) == cudaSuccess) return;
+int current_gpu() {
+  int index = -1;
+  if (cudaGetDevice(&index) == cudaSuccess) return index;
   (void)cudaGetLastError();  // no driver, say: what the call needs of CUDA fails with a better message
-  index_ = -1;
+  return -1;
 }
 
-CallersGpu::~CallersGpu() {
-  int now = -1;
-  const bool moved = index_ >= 0 && cudaGetDevice(&now) == cudaSuccess && now != index_;
-  if (moved && cudaSetDevice(index_) != cudaSuccess) (void)cudaGetLastError();
+void restore_gpu(int index) {
+  const int now = current_gpu();
+  const bool moved = index >= 0 && now >= 0 && now != index;
+  if (moved && cudaSetDevice(index) != cudaSuccess) (void)cudaGetLastError();
 }
 
 Stream callers_stream(void* stream) { return {stream == nullptr ? cudaStreamLegacy : stream}; }

@@ -20,8 +20,8 @@ BUILD_CUDA = $(INSTALL) build test cuda; $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(
 CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
 
 # Sources as git sees them, new files included; without git, all there are.
-SOURCES = $$( { git ls-files -co --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' 2>/dev/null || \
-  find apps src tests fuzz bench -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'; } | \
+SOURCES = $$( { git ls-files -co --exclude-standard '*.h' '*.c' '*.cpp' '*.cu' '*.cuh' 2>/dev/null || \
+  find apps src include examples tests fuzz bench -name '*.h' -o -name '*.c' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh'; } | \
   while read -r f; do [[ ! -e $$f ]] || echo "$$f"; done)
 
 .PHONY: help
@@ -39,7 +39,7 @@ demo: build ## train a small language model for some minutes, and let it write
 	@tools/demo.sh build/kiln
 
 .PHONY: cuda
-cuda: ## the CUDA program: build-cuda/kiln (needs nvcc, no GPU)
+cuda: ## the CUDA program, build-cuda/kiln, and the library, libkiln.so (needs nvcc, no GPU)
 	@$(BUILD_CUDA)
 
 # BUILD_CUDA and not a second make: make runs a recipe that names it even under -n, which only shows.

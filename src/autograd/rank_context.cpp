@@ -9,9 +9,9 @@ constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // cuBLASLt's own recomme
 }
 
 RankContext::RankContext(const RankOptions& options) : options_(options) {
-  backend_ = options_.backend
-                 ? options_.backend()
-                 : make_backend(options_.device, options_.cpu_isa, options_.meta_compute_capability);
+  backend_ = options_.backend ? options_.backend()
+                              : make_backend(options_.device, options_.cpu_isa,
+                                             options_.meta_compute_capability, options_.matmuls);
   traits_ = backend_->traits();
   compute_ = backend_->make_stream();
   comm_ = backend_->make_stream();
@@ -21,7 +21,7 @@ RankContext::RankContext(const RankOptions& options) : options_(options) {
   const int threads = options_.threads > 0 ? options_.threads : ThreadPool::available_threads();
   pool_ = std::make_unique<ThreadPool>(cpu ? threads : 1);
   scope_ = &*scope_names_.emplace("").first;
-  if (options_.device.target == DeviceType::cuda) {
+  if (options_.device.target == DeviceType::cuda && options_.matmuls) {
     gemm_workspace_ = empty({kGemmWorkspace}, DType::u8, Tag::workspace);
   }
   tape_ = std::make_unique<Tape>(*this);

@@ -31,6 +31,7 @@ struct RankOptions {
   std::optional<AllocMode> alloc_mode;  // default: KILN_ALLOC
   std::optional<CpuIsa> cpu_isa;        // default: KILN_CPU_ISA
   int meta_compute_capability = 90;     // of the GPU that meta:cuda imitates: which variants it could run
+  bool matmuls = true;  // false: no matrix products of a library's, so neither the library nor its scratch
   VariantChoice variants;
   // A backend of one's own for `device`, to watch or to disturb what a rank asks of it; default:
   // make_backend. Called on the rank's thread.
@@ -77,6 +78,7 @@ class RankContext {
 
  private:
   friend class ScopeGuard;
+  friend class StreamGuard;
 
   RankOptions options_;
   DeviceTraits traits_;
@@ -111,6 +113,20 @@ class ScopeGuard {
  private:
   RankContext& ctx_;
   const std::string* previous_;
+};
+
+// While it lives, the rank's ops run on a stream that somebody else owns. The allocator stays on the rank's
+// own stream, so nothing may be allocated meanwhile.
+class StreamGuard {
+ public:
+  StreamGuard(RankContext& ctx, Stream stream) : ctx_(ctx), own_(ctx.compute_) { ctx.compute_ = stream; }
+  ~StreamGuard() { ctx_.compute_ = own_; }
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+
+ private:
+  RankContext& ctx_;
+  Stream own_;
 };
 
 }  // namespace kiln

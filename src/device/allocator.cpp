@@ -5,12 +5,19 @@
 #include "device/memory_pool.h"
 
 namespace kiln {
+Buffer Buffer::borrowed(void* data, Bytes bytes) {
+  auto* block = new MemoryBlock;
+  block->ptr = static_cast<std::byte*>(data);
+  block->size = block->requested = bytes.value;
+  return Buffer(block);
+}
+
 void Buffer::reset() {
   MemoryBlock* b = block_;
   block_ = nullptr;
   if (b == nullptr || b->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (b->owner == nullptr) {
-    delete b;  // the rank ended first; its memory is gone already
+    delete b;  // borrowed, or the rank ended first and its memory is gone already
     return;
   }
   b->owner->give_back(b);

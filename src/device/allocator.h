@@ -33,7 +33,8 @@ enum class AllocMode { caching, raw };
 AllocMode alloc_mode_from_environment();  // KILN_ALLOC=raw|caching; anything else is an error
 
 struct MemoryBlock {
-  Allocator* owner = nullptr;  // null once the allocator is gone: a late release then only frees this record
+  // Null for borrowed memory, and once the allocator is gone: a release then only frees this record.
+  Allocator* owner = nullptr;
   std::atomic<int> refs{0};
   std::byte* ptr = nullptr;
   std::size_t place = 0;      // its address if every segment were laid behind the one taken before it
@@ -63,6 +64,8 @@ class Buffer {
     return *this;
   }
   ~Buffer() { reset(); }
+  // Memory that belongs to somebody else, who keeps it while the buffer and work queued with it live.
+  static Buffer borrowed(void* data, Bytes bytes);
 
   void reset();
   std::byte* data() const { return block_ ? block_->ptr : nullptr; }

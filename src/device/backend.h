@@ -98,11 +98,12 @@ std::unique_ptr<Backend> make_cpu_backend(std::optional<CpuIsa> isa = {});
 std::unique_ptr<Backend> make_meta_backend(DeviceType target, std::optional<CpuIsa> isa = {},
                                            int compute_capability = 90);
 // Throws Error(unavailable) with the reason where there is no CUDA build, driver or GPU of that index.
-std::unique_ptr<Backend> make_cuda_backend(int index);
+// Without matmuls it has no use for cuBLASLt and does not load it.
+std::unique_ptr<Backend> make_cuda_backend(int index, bool matmuls = true);
 
 inline std::unique_ptr<Backend> make_backend(const Device& d, std::optional<CpuIsa> isa = {},
-                                             int meta_compute_capability = 90) {
-  if (d.type == DeviceType::cuda) return make_cuda_backend(d.index);
+                                             int meta_compute_capability = 90, bool matmuls = true) {
+  if (d.type == DeviceType::cuda) return make_cuda_backend(d.index, matmuls);
   if (d.type == DeviceType::meta) return make_meta_backend(d.target, isa, meta_compute_capability);
   return make_cpu_backend(isa);
 }

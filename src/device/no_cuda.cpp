@@ -9,7 +9,7 @@ std::vector<GpuInfo> list_gpus(std::string* why_none) {
   return {};
 }
 
-std::unique_ptr<Backend> make_cuda_backend(int) {
+std::unique_ptr<Backend> make_cuda_backend(int, bool) {
   throw Error("this kiln was built without CUDA", "run `make cuda` and use build-cuda/kiln",
               ErrorKind::unavailable);
 }

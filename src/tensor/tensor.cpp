@@ -11,6 +11,9 @@ Tensor::Tensor(Buffer buffer, const Shape& shape, DType dtype, Device device)
   }
 }
 
+Tensor::Tensor(Buffer buffer, const Shape& shape, const Strides& strides, DType dtype, Device device)
+    : buffer_(std::move(buffer)), shape_(shape), strides_(strides), dtype_(dtype), device_(device) {}
+
 bool Tensor::contiguous() const {
   int64_t step = 1;
   for (int i = shape_.rank() - 1; i >= 0; --i) {

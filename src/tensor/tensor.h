@@ -23,6 +23,9 @@ class Tensor {
   Tensor() = default;
   // Contiguous, from the start of the buffer.
   Tensor(Buffer buffer, const Shape& shape, DType dtype, Device device);
+  // With strides of one's own, in elements: memory that was laid out elsewhere.
+  using Strides = std::array<int64_t, Shape::kMaxRank>;
+  Tensor(Buffer buffer, const Shape& shape, const Strides& strides, DType dtype, Device device);
 
   bool defined() const { return static_cast<bool>(buffer_); }
   const Shape& shape() const { return shape_; }
@@ -69,8 +72,8 @@ class Tensor {
 
   Buffer buffer_;
   Shape shape_;
-  std::array<int64_t, Shape::kMaxRank> strides_{};  // in elements
-  int64_t offset_ = 0;                              // in bytes
+  Strides strides_{};   // in elements
+  int64_t offset_ = 0;  // in bytes
   DType dtype_ = DType::f32;
   Device device_;
   ValueId value_;

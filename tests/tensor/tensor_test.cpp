@@ -56,6 +56,20 @@ class TensorTest : public testing::Test {
 
 using Values = std::vector<int32_t>;
 
+TEST_F(TensorTest, SeesMemoryLaidOutElsewhere) {
+  std::vector<int32_t> memory(12);
+  std::iota(memory.begin(), memory.end(), 0);
+  {
+    const Buffer theirs = Buffer::borrowed(memory.data(), {memory.size() * sizeof(int32_t)});
+    const Tensor t(theirs, {2, 3, 2}, {2, 4, 1}, DType::i32, Device::cpu());  // rows outside
+    EXPECT_EQ(read(t), (std::vector<int32_t>{0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11}));
+    EXPECT_FALSE(t.contiguous());
+    theirs.used_on({&memory});  // nobody's stream rule
+  }
+  EXPECT_EQ(ctx_.allocator().stats().peak_total, 0u);
+  EXPECT_EQ(memory.back(), 11);  // not given back to anyone
+}
+
 TEST_F(TensorTest, IsRowMajorWhenMade) {
   const Tensor t = iota({2, 3, 4});
   EXPECT_EQ(t.stride(0), 12);

@@ -57,10 +57,10 @@ class CapturedGraph final : public DeviceGraph {
 
 }  // namespace
 
-CudaBackend::CudaBackend(int index, int compute_capability)
+CudaBackend::CudaBackend(int index, int compute_capability, bool matmuls)
     : index_(index), compute_capability_(compute_capability) {
   KILN_CUDA_CHECK(cudaSetDevice(index_));  // starts CUDA on it
-  matmuls_ = std::make_unique<LtMatmuls>();
+  if (matmuls) matmuls_ = std::make_unique<LtMatmuls>();
 }
 
 CudaBackend::~CudaBackend() = default;
@@ -228,7 +228,7 @@ std::vector<MatmulChoice> CudaBackend::tune_matmuls(const TuneProgress& progress
 
 void CudaBackend::use_matmuls(std::span<const MatmulChoice> choices) { matmuls_->use(choices); }
 
-std::unique_ptr<Backend> make_cuda_backend(int index) {
+std::unique_ptr<Backend> make_cuda_backend(int index, bool matmuls) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     (void)cudaGetLastError();
@@ -250,7 +250,7 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
     throw Error(cat("cuda:", index, " is sm_", major, minor, ", and this build holds code for ", archs),
                 how_to_build_for(major, minor), ErrorKind::unavailable);
   }
-  return std::make_unique<CudaBackend>(index, 10 * major + minor);
+  return std::make_unique<CudaBackend>(index, 10 * major + minor, matmuls);
 }
 
 }  // namespace kiln

@@ -12,7 +12,7 @@ class LtMatmuls;
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int index, int compute_capability);
+  CudaBackend(int index, int compute_capability, bool matmuls);
   ~CudaBackend() override;
 
   // CUDA keeps the current device per thread; every entry into this backend makes it ours.
@@ -57,8 +57,8 @@ class CudaBackend final : public Backend {
 
   int index_;
   int compute_capability_;
-  bool lost_ = false;  // a fault of the GPU has been reported
-  std::unique_ptr<LtMatmuls> matmuls_;
+  bool lost_ = false;                   // a fault of the GPU has been reported
+  std::unique_ptr<LtMatmuls> matmuls_;  // null where none were asked for
 };
 
 }  // namespace kiln

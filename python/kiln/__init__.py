@@ -1,0 +1,19 @@
+"""kiln's attention for PyTorch, through the C interface of libkiln.so; nothing here is compiled.
+
+    import kiln
+    o = kiln.attention(q, k, v, causal=True)       # q [B, T, H, D]; k, v [B, T, Hkv, D]; with gradients
+
+torch is imported when one of the functions is first used. docs/attention-library.md says more.
+"""
+from ._library import BadArgument, CudaFailure, KilnError, Library, NotAvailable, load
+
+__all__ = ["attention", "attention_varlen", "load", "Library", "KilnError", "BadArgument", "NotAvailable", "CudaFailure"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name):
+    if name in ("attention", "attention_varlen"):
+        from . import _attention
+
+        return getattr(_attention, name)
+    raise AttributeError(f"module 'kiln' has no attribute {name!r}")

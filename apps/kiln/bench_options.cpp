@@ -37,6 +37,19 @@ std::size_t index_of(std::string_view option, std::string_view seen,
               ErrorKind::usage);
 }
 
+std::vector<DType> parse_dtypes(std::string_view text) {
+  const std::vector<DType> known = {DType::f32, DType::bf16, DType::f16, DType::f64};
+  std::vector<std::string_view> names;
+  names.reserve(known.size());
+  for (DType t : known) names.push_back(name_of(t));
+  std::vector<DType> dtypes;
+  for (const std::string& item : split_at_commas(text)) {
+    const DType dtype = known[index_of("--dtype", item, names)];
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
 std::vector<ModelSize> read_sizes(const std::string& names, const std::string& vocab) {
   const auto lower = [](std::string word) {
     std::transform(word.begin(), word.end(), word.begin(),

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
 #include "model/size_registry.h"
 
 namespace kiln::cli {
@@ -27,6 +28,9 @@ std::vector<T> read_list(const std::string& text, Read read) {
   }
   return items;
 }
+
+// "fp32,bf16", each once; of --dtype.
+std::vector<DType> parse_dtypes(std::string_view text);
 
 // Models by name, with another vocabulary where one is given.
 std::vector<ModelSize> read_sizes(const std::string& names, const std::string& vocab);

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "device/device_room.h"
 #include "device/gpu_info.h"
-#include "kiln/bench_check.h"
+#include "kiln/bench_attention_check.h"
 #include "kiln/bench_place.h"
 #include "kiln/out_of_memory.h"
 #include "ops/attention/attention.h"
@@ -27,40 +26,6 @@ double sum_of_passes(AttentionPass p, const Rates& best, const std::function<Cos
   if (p != AttentionPass::both) return roofline_ms(cost(p), best);
   return roofline_ms(cost(AttentionPass::forward), best) + roofline_ms(cost(AttentionPass::backward), best);
 }
-
-// The definition's results are the same for all variants of a cell, and for all cells whose check is cut to
-// the same sizes.
-class References {
- public:
-  explicit References(const AttentionRequest& request)
-      : request_(request), ops_(list_ops()), baseline_(baseline_of(find_op(ops_, kAttention))) {}
-
-  const Reference& of(const AttentionCell& cell, const BenchOpRequest& check) {
-    const std::string key = cat(check.bench.check_shape(cell.shape()).str(), " ", name_of(cell.dtype),
-                                cell.packed ? " packed" : "");
-    const auto found = made_.find(key);
-    if (found != made_.end()) return found->second;
-    return made_.emplace(key, make_reference(check, cell.shape(), cell.dtype, baseline_)).first->second;
-  }
-  BenchOpRequest check_for(const AttentionCell& cell) const {
-    BenchOpRequest r{.bench = cell.bench(),
-                     .shapes = {},
-                     .dtypes = {cell.dtype},
-                     .variants = {},
-                     .forms = {},
-                     .device = request_.device};
-    r.threads = request_.threads;
-    r.seed = request_.seed;
-    return r;
-  }
-  const std::string& baseline() const { return baseline_; }
-
- private:
-  const AttentionRequest& request_;
-  std::vector<OpListing> ops_;
-  std::string baseline_;
-  std::map<std::string, Reference> made_;
-};
 
 // What every context is made with, but for the variant.
 RankOptions common_rank(const AttentionRequest& request) {
@@ -82,17 +47,31 @@ void no_memory(AttentionRow& row, std::string why) {
   row.reason = std::move(why);
 }
 
-void check_and_time(const AttentionRequest& request, const RankOptions& rank, References& references,
+void check_and_time(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
                     AttentionRow& row) {
+  constexpr double kSlowCall = 10;  // seconds
   const BenchOpRequest check = references.check_for(row.cell);
-  const Reference& reference = references.of(row.cell, check);
+  const Reference& reference = references.of(row.cell);
   row.checked_at = reference.shape;
+  if (request.skip_slow && request.device.type == DeviceType::cpu && row.variant == references.baseline()) {
+    const double seconds = naive_seconds(reference, row.cell);
+    if (seconds > kSlowCall) {
+      row.status = AttentionRow::Status::skipped;
+      row.reason =
+          fmt::format("one call would take about {:.0f} s; --variant {} times it", seconds, row.variant);
+      return;
+    }
+  }
   OutOfMemory full;
   try {
-    RankContext ctx(with_variant(rank, row.variant));
-    ctx.allocator().add_observer(&full);
+    const RankOptions own = with_variant(rank, row.variant);
     BenchRow judged;
-    const bool right = check_variant(ctx, check, reference, row.cell.dtype, judged);
+    bool right = false;
+    {
+      RankContext ctx(own);  // its own: what a check leaves cached is not in the way of the bytes measured
+      ctx.allocator().add_observer(&full);
+      right = check_variant(ctx, check, reference, row.cell.dtype, judged);
+    }
     row.error = judged.error;
     row.allowed = judged.allowed;
     if (!right) {
@@ -100,6 +79,8 @@ void check_and_time(const AttentionRequest& request, const RankOptions& rank, Re
       row.reason = judged.reason;
       return;
     }
+    RankContext ctx(own);
+    ctx.allocator().add_observer(&full);
     AttentionTimes times = time_attention(ctx, row.cell, request.passes, request.clock);
     row.measured = times.memory;
     for (std::size_t i = 0; i < request.passes.size(); ++i)
@@ -113,7 +94,7 @@ void check_and_time(const AttentionRequest& request, const RankOptions& rank, Re
   }
 }
 
-void run_row(const AttentionRequest& request, const RankOptions& rank, References& references,
+void run_row(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
              AttentionRow& row) {
   if (request.device.is_meta() && request.memory_cap.value == SIZE_MAX) {
     row.status = AttentionRow::Status::planned;
@@ -216,6 +197,21 @@ void set_place(const AttentionRequest& request, AttentionReport& report) {
 
 }  // namespace
 
+std::string_view AttentionRow::gate() const {
+  switch (status) {
+    case Status::timed:
+      return "passed";
+    case Status::planned:
+      return "planned";
+    case Status::no_memory:
+      return "no memory";
+    case Status::skipped:
+      return "not run";
+    default:
+      return "failed";
+  }
+}
+
 double AttentionRow::predicted_ms(AttentionPass p) const {
   return sum_of_passes(p, best, [&](AttentionPass one) { return plan.cost(one); });
 }
@@ -232,9 +228,10 @@ const AttentionRow* AttentionReport::first(AttentionRow::Status status) const {
 
 std::size_t flush_bytes(const Device& device) {
   if (device.is_meta()) return 0;
-  constexpr double kFarOver = 4;  // a cache does not forget in order
-  constexpr double kMost = 0x1p28;
-  return static_cast<std::size_t>(std::min(kMost, kFarOver * cache_bytes(device)));
+  constexpr double kFarOver = 4;    // a cache does not forget in order
+  constexpr double kMost = 0x1p28;  // of a CPU, whose cache may be shared by a hundred cores
+  const double bytes = kFarOver * cache_bytes(device);
+  return static_cast<std::size_t>(device.type == DeviceType::cpu ? std::min(kMost, bytes) : bytes);
 }
 
 void check_attention_request(const AttentionRequest& request) {
@@ -258,7 +255,7 @@ AttentionReport bench_attention(const AttentionRequest& request,
   report.clock = request.clock;
   report.datasheet = request.datasheet;
   const RankOptions rank = common_rank(request);
-  References references(request);
+  AttentionReferences references(request.device, request.threads, request.seed);
   for (const AttentionCell& cell : request.cells) {
     for (AttentionRow& row : rows_of(request, rank, cell)) {
       progress(cat(cell.str(), ": ", row.variant));

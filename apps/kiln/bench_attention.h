@@ -22,6 +22,7 @@ struct AttentionRequest {
   std::vector<std::string> variants;  // "auto": the one a run takes
   std::vector<AttentionPass> passes;
   AttentionClock clock;
+  bool skip_slow = true;       // naive on the CPU, where one call would take long
   bool laws = false;           // also how the memory grows with the sequence
   double datasheet = 0;        // FLOP/s for a second floor, where there is a figure to print
   Bytes memory_cap{SIZE_MAX};  // as if the device had no more
@@ -49,6 +50,7 @@ struct AttentionRow {
   std::array<std::optional<double>, kAttentionPasses> speedups;  // over naive, on the same cell
   Rates best;                                                    // measured ceilings
 
+  std::string_view gate() const;  // "passed", "planned", "no memory", "not run" or "failed"
   bool timed() const { return status == Status::timed; }
   const std::optional<Timing>& timing(AttentionPass p) const { return timings[static_cast<std::size_t>(p)]; }
   double flops_per_second(AttentionPass p) const { return cell.least(p).flops / timing(p)->p50; }

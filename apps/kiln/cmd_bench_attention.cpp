@@ -26,22 +26,8 @@ struct Typed {
   std::string table = "grid", batch, heads, seqs, ds, dtypes, variants = "naive,auto", iters, seconds, memory,
               warmup, threads = "0", format;
   bool causal = false, full = false;
+  const CLI::Option* variant_option = nullptr;
 };
-
-// "128,512" or "128..65536": from the first to the last, doubling.
-std::vector<int64_t> read_sizes_of(std::string_view option, const std::string& text, int64_t most) {
-  std::vector<int64_t> sizes;
-  for (const std::string& word : split_at_commas(text)) {
-    const auto dots = word.find("..");
-    const bool range = dots != std::string::npos;
-    const auto from = parse_number<int64_t>(option, word.substr(0, dots), 1, most);
-    const auto to = range ? parse_number<int64_t>(option, word.substr(dots + 2), from, most) : from;
-    for (int64_t n = from; n <= to; n *= 2) {
-      if (std::find(sizes.begin(), sizes.end(), n) == sizes.end()) sizes.push_back(n);
-    }
-  }
-  return sizes;
-}
 
 std::vector<std::string> read_variants(const std::string& text, DeviceType device) {
   std::vector<std::string> names;
@@ -74,6 +60,7 @@ AttentionRequest common_request(const Typed& t, const CommonOptions& common) {
   require_gpu(common.device, gpus, why_no_gpu);
   r.device = Device::parse(common.device);
   r.variants = read_variants(t.variants, r.device.target);
+  r.skip_slow = t.variant_option->count() == 0;
   check_attention_request(r);
   return r;
 }
@@ -87,9 +74,9 @@ TimingOptions timing_of(const Typed& t, int iters, double seconds) {
 
 AttentionGrid read_grid(const Typed& t, AttentionGrid grid) {
   read_number<int64_t>("--batch", t.batch, 1, kMostBatch, grid.batch);
-  read_number<int64_t>("--heads", t.heads, 1, kMostHeads, grid.heads);
-  if (!t.seqs.empty()) grid.seqs = read_sizes_of("--seq", t.seqs, kLongest);
-  if (!t.ds.empty()) grid.ds = read_sizes_of("--d", t.ds, kWidest);
+  read_number<int64_t>("--heads", t.heads == "none" ? "1" : t.heads, 1, kMostHeads, grid.heads);
+  if (!t.seqs.empty()) grid.seqs = read_doubling("--seq", t.seqs, kLongest);
+  if (!t.ds.empty()) grid.ds = read_doubling("--d", t.ds, kWidest);
   if (!t.dtypes.empty()) grid.dtypes = parse_dtypes(t.dtypes);
   if (t.causal && t.full)
     throw Error("--causal and --full are both given; expected one of them", {}, ErrorKind::usage);
@@ -103,8 +90,8 @@ std::vector<AttentionCell> read_table(const Typed& t) {
   if (which == 0) {
     AttentionGrid grid{.batch = 1,
                        .heads = 1,
-                       .seqs = read_sizes_of("--seq", "128..65536", kLongest),
-                       .ds = read_sizes_of("--d", "16..128", kWidest),
+                       .seqs = read_doubling("--seq", "128..65536", kLongest),
+                       .ds = read_doubling("--d", "16..128", kWidest),
                        .dtypes = {DType::bf16, DType::f32},
                        .causal = true};
     return grid_cells(read_grid(t, grid));
@@ -124,7 +111,7 @@ std::vector<AttentionCell> read_table(const Typed& t) {
   };
   auto keep = [&](const char* option, const std::string& text, int64_t most, int64_t AttentionCell::* size) {
     if (text.empty()) return;
-    const std::vector<int64_t> wanted = read_sizes_of(option, text, most);
+    const std::vector<int64_t> wanted = read_doubling(option, text, most);
     drop(fmt::format("{} {}", option, text), [&](const AttentionCell& c) {
       return std::find(wanted.begin(), wanted.end(), c.*size) == wanted.end();
     });
@@ -163,11 +150,12 @@ void run_study(const AttentionRequest& request, const Typed& t, const CommonOpti
       full ? "take a smaller --seq or --batch" : "", full ? ErrorKind::failed : ErrorKind::unavailable);
 }
 
-void add_common(CLI::App* app, Typed& t, const char* variants) {
+void add_common(CLI::App* app, Typed& t) {
   app->fallthrough();  // --json and its like belong to every command
-  app->add_option("--variant,--impl", t.variants,
-                  fmt::format("Names, all, or auto: what a run takes (default {})", variants))
-      ->type_name("NAME,...");
+  t.variant_option =
+      app->add_option("--variant,--impl", t.variants,
+                      fmt::format("Names, all, or auto: what a run takes (default {})", t.variants))
+          ->type_name("NAME,...");
   app->add_option("--memory", t.memory, "As if the device had no more: 24GiB")->type_name("SIZE");
   app->add_option("--threads", t.threads, "Of the CPU (default all)")->type_name("N");
   app->add_option("--format", t.format, "table, md or csv (default table)")->type_name("NAME");
@@ -208,7 +196,7 @@ std::function<bool()> add_bench_attention(CLI::App& app, const CommonOptions& co
   study->add_flag("--causal", t->causal, "Each token sees those before it (default: all see all)");
   study->add_option("--iters", t->iters, "Timed passes, each waited for (default 100)")->type_name("N");
   study->add_option("--seconds", t->seconds, "Most for one pass of a row (default 10)")->type_name("X");
-  add_common(study, *t, "naive,auto");
+  add_common(study, *t);
   return when_parsed(study, [t, &common] {
     AttentionRequest r = common_request(*t, common);
     r.command = "bench attention";
@@ -243,7 +231,7 @@ std::function<bool()> add_bench_flash(CLI::App& app, const CommonOptions& common
   study->add_flag("--full", t->full, "All see all");
   study->add_option("--iters", t->iters, "Timed calls (default 50)")->type_name("N");
   study->add_option("--seconds", t->seconds, "Most for one pass of a row (default 2)")->type_name("X");
-  add_common(study, *t, "naive,auto");
+  add_common(study, *t);
   return when_parsed(study, [t, &common] {
     AttentionRequest r = common_request(*t, common);
     r.command = "bench flash";
@@ -269,7 +257,7 @@ std::function<bool()> add_bench_leaderboard(CLI::App& app, const CommonOptions& 
   add_sizes(study, *t, "16384", "64", "bf16");
   study->add_option("--warmup", t->warmup, "Seconds before the clock starts (default 1)")->type_name("X");
   study->add_option("--seconds", t->seconds, "Seconds of timed calls (default 10)")->type_name("X");
-  add_common(study, *t, "auto");
+  add_common(study, *t);
   return when_parsed(board, [t, study, &common] {
     if (!study->parsed())
       throw Error("kiln bench leaderboard needs the name of one", "there is flash", ErrorKind::usage);

@@ -216,6 +216,16 @@ TEST(BenchAttention, WhatCannotRunIsSkippedAndOneThatIsWrongIsNotStored) {
   EXPECT_NE(attention_text(report).find("WRONG: naive, "), std::string::npos) << attention_text(report);
 }
 
+TEST(BenchAttention, NaiveIsSkippedWhereItWouldTakeLongUnlessAskedFor) {
+  AttentionRequest r = little_request({{1, 8, 4096, 256, DType::f32, false, false}});  // 480 GFLOP
+  r.variants = {"naive"};
+  r.clock.flush = 0;
+  const AttentionReport report = run(r);
+  EXPECT_EQ(report.rows[0].status, Status::skipped);
+  EXPECT_NE(report.rows[0].reason.find("--variant naive times it"), std::string::npos)
+      << report.rows[0].reason;
+}
+
 TEST(BenchAttention, TheLeaderboardPrintsBothFloors) {
   AttentionRequest r = little_request({{1, 2, 33, 8, DType::bf16, true, false}});
   r.variants = {"auto"};

@@ -133,7 +133,7 @@ grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || 
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${step[@]}" --size nano --out /dev/null/x
 
 cells=(--iters 2 --device cpu --threads 1 --out "$work/attention")
-expect 0 0 '^fp32 +full +flash +2 +1 +24 +8 ' bench attention --batch 2 --seq 24 --d 8 "${cells[@]}"
+expect 0 0 '^fp32 +full +flash +2 +1 +24 +8 ' bench attention --batch 2 --heads none --seq 24 --d 8 "${cells[@]}"
 expect 0 0 '^memory before backward, naive, 1 x 2 heads of 8 fp32: .* B x seq \+ 8.0 B x seq\^2$' \
   bench attention --batch 1 --heads 2 --seq 24 --d 8 --causal --impl naive "${cells[@]}"
 expect 0 0 '^\{' bench flash --seq 16..64 --d 8 --dtype bf16 --variant auto --json "${cells[@]}"

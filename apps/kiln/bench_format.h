@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "kiln/bench_op.h"
 
@@ -14,6 +15,16 @@ inline double ms(double seconds) { return 1e3 * seconds; }
 std::string digits(double x);
 
 std::string dump(const nlohmann::ordered_json& page, int indent);
+
+using TextTable = std::vector<std::vector<std::string>>;  // the first line is the heading
+
+// Columns for a terminal; the first `left` hold words, the others figures. And the same for a document.
+std::string aligned(const TextTable& table, std::size_t left);
+std::string markdown_table(const TextTable& table, std::size_t left);
+
+// Where rows were measured, and the ceilings measured beside them; product rates in TFLOP/s.
+std::string place_line(const std::string& device, const std::string& device_name, int threads,
+                       const std::string& isa, double copy, const std::vector<NamedRate>& flops);
 
 // A report is one of BenchReport and BenchStepReport: they state where they ran and the ceilings alike.
 template <class Report>

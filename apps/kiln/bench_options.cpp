@@ -37,6 +37,33 @@ std::size_t index_of(std::string_view option, std::string_view seen,
               ErrorKind::usage);
 }
 
+std::vector<DType> parse_dtypes(std::string_view text) {
+  const std::vector<DType> known = {DType::f32, DType::bf16, DType::f16, DType::f64};
+  std::vector<std::string_view> names;
+  names.reserve(known.size());
+  for (DType t : known) names.push_back(name_of(t));
+  std::vector<DType> dtypes;
+  for (const std::string& item : split_at_commas(text)) {
+    const DType dtype = known[index_of("--dtype", item, names)];
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
+std::vector<int64_t> read_doubling(std::string_view option, const std::string& text, int64_t most) {
+  std::vector<int64_t> sizes;
+  for (const std::string& word : split_at_commas(text)) {
+    const auto dots = word.find("..");
+    const bool range = dots != std::string::npos;
+    const auto from = parse_number<int64_t>(option, word.substr(0, dots), 1, most);
+    const auto to = range ? parse_number<int64_t>(option, word.substr(dots + 2), from, most) : from;
+    for (int64_t n = from; n <= to; n *= 2) {
+      if (std::find(sizes.begin(), sizes.end(), n) == sizes.end()) sizes.push_back(n);
+    }
+  }
+  return sizes;
+}
+
 std::vector<ModelSize> read_sizes(const std::string& names, const std::string& vocab) {
   const auto lower = [](std::string word) {
     std::transform(word.begin(), word.end(), word.begin(),

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
 #include "model/size_registry.h"
 
 namespace kiln::cli {
@@ -27,6 +28,12 @@ std::vector<T> read_list(const std::string& text, Read read) {
   }
   return items;
 }
+
+// "fp32,bf16", each once; of --dtype.
+std::vector<DType> parse_dtypes(std::string_view text);
+
+// "128,512" or "128..65536": from the first to the last, doubling; each once.
+std::vector<int64_t> read_doubling(std::string_view option, const std::string& text, int64_t most);
 
 // Models by name, with another vocabulary where one is given.
 std::vector<ModelSize> read_sizes(const std::string& names, const std::string& vocab);

@@ -8,6 +8,7 @@
 #include "device/gpu_info.h"
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
+#include "kiln/out_of_memory.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
 
@@ -19,15 +20,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-// An error of the allocator is a row; every other is a failure.
-class OutOfMemory final : public AllocObserver {
- public:
-  void on_alloc_event(const AllocEvent& e) override {
-    happened = happened || e.kind == AllocEvent::Kind::out_of_memory;
-  }
-  bool happened = false;
-};
 
 RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   RankOptions o = options_for(request.device, request.threads, request.seed);

@@ -20,13 +20,7 @@ using nlohmann::ordered_json;
 std::string mib(std::size_t bytes) { return fmt::format("{:.0f}", static_cast<double>(bytes) / 0x1p20); }
 
 std::string place(const BenchStepReport& r) {
-  std::string text = r.device == "cpu" ? fmt::format("cpu ({}), {} thread{}, {}", r.device_name, r.threads,
-                                                     r.threads == 1 ? "" : "s", r.isa)
-                                       : fmt::format("{} ({})", r.device, r.device_name);
-  text += fmt::format("; ceilings measured here: copy {} GB/s read+write", digits(r.copy / 1e9));
-  for (const NamedRate& f : r.flops)
-    text += fmt::format(", {} {} TFLOP/s", f.name, digits(f.per_second / 1e12));
-  return text;
+  return place_line(r.device, r.device_name, r.threads, r.isa, r.copy, r.flops);
 }
 
 std::string_view status_name(const StepRow& r) {
@@ -66,24 +60,6 @@ std::vector<std::string> cells(const StepRow& r) {
            mib(r.measured.peak_total), mib(r.predicted.peak_total), fmt::format("{:.2f}", r.first)})
     line.push_back(std::move(cell));
   return line;
-}
-
-std::string aligned(const TextTable& table, std::size_t left) {
-  std::vector<std::size_t> width(table.front().size());
-  for (const auto& line : table) {
-    for (std::size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
-  }
-  std::string text;
-  for (const auto& line : table) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (i > 0) row += "  ";
-      row += i < left ? fmt::format("{:<{}}", line[i], width[i]) : fmt::format("{:>{}}", line[i], width[i]);
-    }
-    row.resize(row.find_last_not_of(' ') + 1);
-    text += row + "\n";
-  }
-  return text;
 }
 
 // --- rows as JSON
@@ -194,30 +170,20 @@ std::string step_text(const BenchStepReport& report) {
 
 std::string step_markdown(const BenchStepReport& report) {
   std::string text = fmt::format("{}.\n\n", place(report));
-  auto rows = [&](const TextTable& table, std::size_t left) {
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      text += fmt::format("| {} |\n", fmt::join(table[i], " | "));
-      if (i > 0) continue;
-      text += "|";
-      for (std::size_t c = 0; c < table[i].size(); ++c) text += c < left ? "---|" : "---:|";
-      text += "\n";
-    }
-  };
   TextTable table = {kHeader};
   for (const StepRow& r : report.rows) {
     if (r.timed()) table.push_back(cells(r));
   }
-  rows(table, kLeft);
+  text += markdown_table(table, kLeft);
   for (const StepRow& r : report.rows) {
     if (!r.timed()) text += fmt::format("\n{} {}: {}.\n", r.size.name, r.variant_set(), why_not(r));
   }
   for (const StepRow& r : report.rows) {
     if (!r.timed() || !r.split) continue;
     text += fmt::format("\n{}, {}:\n\n", r.size.name, r.variant_set());
-    rows(split_table(r), 1);
+    text += markdown_table(split_table(r), 1);
     if (report.kernels == 0) continue;
-    text += "\n";
-    rows(kernel_table(r, report.kernels), 2);
+    text += fmt::format("\n{}", markdown_table(kernel_table(r, report.kernels), 2));
   }
   return text;
 }

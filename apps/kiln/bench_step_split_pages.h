@@ -2,14 +2,11 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
+#include "kiln/bench_format.h"
 #include "kiln/bench_step.h"
 
 namespace kiln::cli {
-
-using TextTable = std::vector<std::vector<std::string>>;  // the first line is the heading
 
 TextTable split_table(const StepRow& row);
 TextTable kernel_table(const StepRow& row, int most);  // empty where the split knows no kernels

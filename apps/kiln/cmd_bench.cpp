@@ -1,4 +1,4 @@
-// kiln bench: timed studies, `op NAME` and `step` (cmd_bench_step.cpp).
+// kiln bench: timed studies; `op NAME` is here, the others in cmd_bench_<study>.cpp.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include "kiln/bench_options.h"
 #include "kiln/bench_pages.h"
 #include "kiln/cmd.h"
+#include "kiln/cmd_bench_attention.h"
 #include "kiln/cmd_bench_step.h"
 #include "kiln/require_gpu.h"
 #include "report/result_log.h"
@@ -30,19 +31,6 @@ struct BenchOpOptions {
   std::string threads = "0";
   std::string format;
 };
-
-std::vector<DType> parse_dtypes(std::string_view text) {
-  const std::vector<DType> known = {DType::f32, DType::bf16, DType::f16, DType::f64};
-  std::vector<std::string_view> names;
-  names.reserve(known.size());
-  for (DType t : known) names.push_back(name_of(t));
-  std::vector<DType> dtypes;
-  for (const std::string& item : split_at_commas(text)) {
-    const DType dtype = known[index_of("--dtype", item, names)];
-    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
-  }
-  return dtypes;
-}
 
 std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
   std::vector<std::string_view> names = {"both", "forward", "backward"};
@@ -146,11 +134,14 @@ std::function<bool()> add_bench_op(CLI::App& app, const CommonOptions& common) {
 }  // namespace
 
 CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
-  const std::function<bool()> op = add_bench_op(app, common), step = add_bench_step(app, common);
-  return [op, step] {
-    if (!op() && !step())
-      throw Error("kiln bench needs the name of a study: op or step", "see `kiln bench --help`",
-                  ErrorKind::usage);
+  app.require_subcommand(0, 1);  // so that `bench op attention` means the op, not another study
+  const std::vector<std::function<bool()>> studies = {
+      add_bench_op(app, common), add_bench_step(app, common), add_bench_attention(app, common),
+      add_bench_flash(app, common), add_bench_leaderboard(app, common)};
+  return [studies] {
+    if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
+      throw Error("kiln bench needs the name of a study: op, step, attention, flash or leaderboard",
+                  "see `kiln bench --help`", ErrorKind::usage);
   };
 }
 

@@ -73,7 +73,8 @@ Timing time_queued(RankContext& ctx, const TimedRound& round, const TimingOption
     while (static_cast<int>(samples.size()) < o.max_samples) {
       const bool enough = static_cast<int>(samples.size()) >= o.min_samples && sampled >= o.min_seconds;
       if (enough || (!samples.empty() && seconds_since(begin) >= o.max_seconds)) break;
-      const int most = std::max(1, kMostInAGroup / static_cast<int>(group.size()));
+      const int wanted = std::min(kMostInAGroup, o.max_samples - static_cast<int>(samples.size()));
+      const int most = std::max(1, wanted / static_cast<int>(group.size()));
       const int rounds =
           std::clamp(static_cast<int>(kGroupSeconds / std::max(1e-6, device_seconds)), 1, most);
       run_rounds(rounds, std::min(kLongestHold, 1.5 * host_seconds * rounds + 2e-4));

@@ -80,7 +80,7 @@ expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols
 expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
 expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
-expect 2 2 '^kiln: kiln bench needs the name of a study: op or step$' bench
+expect 2 2 '^kiln: kiln bench needs the name of a study: op, step, attention, flash or leaderboard$' bench
 expect 2 2 '^hint: there are adamw, add' bench op
 expect 2 2 "^hint: did you mean 'rms_norm'\?$" bench op rmsnorm
 expect 2 2 "^hint: did you mean 'cols'\?$" bench op rms_norm --shape colls=4
@@ -131,6 +131,41 @@ expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are av
   bench step --size 10b --batch 4096 --ctx 4096 --device cpu --out "$work/steps"
 grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${step[@]}" --size nano --out /dev/null/x
+
+cells=(--iters 2 --device cpu --threads 1 --out "$work/attention")
+expect 0 0 '^fp32 +full +flash +2 +1 +24 +8 ' bench attention --batch 2 --heads none --seq 24 --d 8 "${cells[@]}"
+expect 0 0 '^memory before backward, naive, 1 x 2 heads of 8 fp32: .* B x seq \+ 8.0 B x seq\^2$' \
+  bench attention --batch 1 --heads 2 --seq 24 --d 8 --causal --impl naive "${cells[@]}"
+expect 0 0 '^\{' bench flash --seq 16..64 --d 8 --dtype bf16 --variant auto --json "${cells[@]}"
+expect 0 0 '^table,device,' bench flash --full --seq 16 --d 8 --dtype fp32 --format csv "${cells[@]}"
+expect 0 0 '^\| dtype \| form ' bench flash --seq 16 --d 8 --dtype fp32 --variant all --format md "${cells[@]}"
+expect 0 0 'TFLOP; floor .* ms at 989 TFLOP/s of the datasheet, .* ms at the rate measured here$' \
+  bench leaderboard flash --heads 2 --seq 40 --seconds 0.01 --warmup 0 --device cpu --threads 1 --out "$work/attention"
+[[ $(grep -c '"gate":"passed"' "$work/attention/results.jsonl") == 31 ]] || fail "kiln bench flash: results.jsonl should have 31 rows"
+expect 0 0 '^bf16 +causal packed +flash +4 +32 +512 +80 +18.8 +yes ' bench flash --table steps --device meta:cuda
+expect 0 0 'OOM: naive, .* by tensor: .*probs 16.00 GiB' \
+  bench flash --table tokens16k --seq 16384 --d 64 --causal --device meta:cuda --memory 24GiB
+expect 1 2 '^kiln: \[attention\] nothing could be timed: naive, .*: it needs ' \
+  bench attention --batch 1 --seq 512 --d 8 --variant naive --memory 1MiB "${cells[@]}"
+expect 3 1 '^kiln: \[attention\] nothing could be timed: flash, ' \
+  bench attention --batch 1 --seq 16 --d 8 --dtype fp64 --variant flash "${cells[@]}"
+expect 0 0 '^  forward +naive ' bench op attention --variant naive --shape seq=8,heads=1 "${cells[@]:2}"
+expect 2 2 "^kiln: unexpected argument 'step'$" bench leaderboard flash step
+expect 2 2 '^kiln: kiln bench leaderboard needs the name of one$' bench leaderboard
+expect 2 2 "^kiln: \[attention\] has no variant 'flsh'$" bench flash --variant flsh
+expect 2 2 "^kiln: --variant is 'naive,', which holds an empty name$" bench attention --variant naive,
+expect 2 2 "^kiln: --table is 'tokens'$" bench flash --table tokens
+expect 2 1 '^kiln: --heads goes with --table grid' bench flash --table steps --heads 3
+expect 2 1 '^kiln: no cell of steps is left by --seq 999$' bench flash --table steps --seq 999
+expect 2 1 '^kiln: no cell of steps is left by --full$' bench flash --table steps --full
+expect 2 1 "^kiln: --seq is '64'; expected a number from 128 to" bench flash --seq 128..64
+expect 2 1 "^kiln: --d is '0'; expected a number from 1 to" bench attention --d 16,0
+expect 2 1 '^kiln: --causal and --full are both given' bench flash --causal --full
+expect 2 1 "^kiln: --iters is 'x'; expected a number from 1 to" bench attention --iters x
+expect 2 1 "^kiln: --memory is 'lots'; expected a size" bench attention --memory lots
+expect 2 1 '^kiln: --format and --json are both given' bench flash --format md --json
+expect 3 2 '^kiln: cuda:9999 is not available: .' bench flash --device cuda:9999
+expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench attention --seq 8 --d 8 --device cpu --out /dev/null/x
 
 printf 'one line of text\nand another one\n' >"$work/text"
 : >"$work/empty"

@@ -35,8 +35,9 @@ class AttentionVariants : public testing::TestWithParam<const char*> {
     v = normals(kKeys, "v");
     dout = normals(kQueries, "dout");
   }
-  // "cuda_flash" is flash on a GPU, in bf16: that is what it takes.
+  // "cuda_flash" is flash on a GPU, in bf16; in fp32 those that say so in their name take only that.
   bool on_cuda() const { return std::string_view(GetParam()).starts_with("cuda_"); }
+  bool in_fp32() const { return std::string_view(GetParam()).ends_with("32"); }
   std::string_view variant() const { return std::string_view(GetParam()).substr(on_cuda() ? 5 : 0); }
 
   template <class T>
@@ -73,7 +74,7 @@ class AttentionVariants : public testing::TestWithParam<const char*> {
     RankOptions options;
     if (on_cuda()) {
       options.device = Device::cuda();
-      f(run_in<bf16>(options));
+      f(in_fp32() ? run_in<float>(options) : run_in<bf16>(options));
       return;
     }
     options.threads = 2;
@@ -145,7 +146,7 @@ TEST_P(AttentionVariants, AQueryThatSeesNothingGetsZeroAndGivesZero) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionVariants, testing::Values("flash", "naive", "composed"));
 INSTANTIATE_TEST_SUITE_P(Cuda, AttentionVariants,
-                         testing::Values("cuda_flash_wgmma", "cuda_flash", "cuda_naive"));
+                         testing::Values("cuda_flash_wgmma", "cuda_flash", "cuda_flash_fp32", "cuda_naive"));
 
 // few_rows takes too few queries for the cases above.
 TEST(Attention, FewRowsKeepsMaskedNansOutAndItsBitsOnAnyThreads) {

@@ -4,6 +4,8 @@
 
 #include "base/build_info.h"
 #include "device/gpu_code.h"
+#include "ops/attention/gpu_shared_memory.h"
+#include "ops/attention/tiled_table.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
@@ -98,21 +100,6 @@ int code_for(const DeviceTraits& traits) {
   return *archs == '\0' ? cc + 1 : newest_code_for(archs, cc / 10, cc % 10);
 }
 
-// What a block may have of shared memory, in KiB, by NVIDIA's tables; of GPUs not known here the least.
-int shared_kib(int compute_capability) {
-  switch (compute_capability) {
-    case 80:
-    case 87:
-      return 163;
-    case 90:
-    case 100:
-    case 103:
-      return 227;
-    default:
-      return 99;
-  }
-}
-
 std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (p.dtype != DType::bf16 && p.dtype != DType::f16)
     return cat("runs on the tensor cores in bf16 and fp16, not in ", name_of(p.dtype));
@@ -124,6 +111,25 @@ std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits
   if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
   if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
   return {};
+}
+
+// Of the kernels made of plain multiply-adds, which copy by cp.async.
+std::string cuda_tiled_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (traits.compute_capability < 80) return "needs compute capability 8.0";
+  if (code_for(traits) < 80) return "needs a build for sm_80 or newer";
+  if (p.D > 256) return cat("takes heads up to 256 wide; these are ", p.D);
+  const std::size_t bytes = tiled::least_bytes(tiled::tile_width(p.D), size_of(p.dtype));
+  const int kib = shared_kib(traits.compute_capability);
+  if (bytes > static_cast<std::size_t>(kib) * 1024)
+    return cat("takes ", (bytes + 1023) / 1024, " KiB of shared memory for heads of ", p.D,
+               "; a block of this GPU has ", kib);
+  if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
+  return {};
+}
+
+std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (p.dtype != DType::f32) return cat("computes in fp32 what is fp32, not ", name_of(p.dtype));
+  return cuda_tiled_unsupported(p, traits);
 }
 
 std::string cuda_flash_wgmma_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
@@ -147,6 +153,9 @@ const Variant<AttentionOp> kRows[] = {
     {"flash_wgmma", DeviceType::cuda, cuda_flash_wgmma_unsupported, kFlashSaves, cuda_flash_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_wgmma_forward),
      KILN_CUDA_FN(attention_cuda_flash_wgmma_backward)},
+    {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_flash_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_flash_fp32_forward),
+     KILN_CUDA_FN(attention_cuda_flash_fp32_backward)},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
      KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},

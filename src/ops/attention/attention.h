@@ -86,6 +86,8 @@ void attention_cpu_naive_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_naive_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_flash_fp32_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_flash_fp32_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_wgmma_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_wgmma_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_naive_forward(RankContext& ctx, const AttentionForward& f);

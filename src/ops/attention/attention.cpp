@@ -4,6 +4,7 @@
 
 #include "base/build_info.h"
 #include "device/gpu_code.h"
+#include "ops/attention/flash_table.h"
 #include "ops/attention/gpu_shared_memory.h"
 #include "ops/attention/tiled_table.h"
 #include "ops/check.h"
@@ -100,41 +101,57 @@ int code_for(const DeviceTraits& traits) {
   return *archs == '\0' ? cc + 1 : newest_code_for(archs, cc / 10, cc % 10);
 }
 
+std::string too_little_shared(const AttentionProblem& p, const DeviceTraits& traits, std::size_t bytes) {
+  const int kib = shared_kib(traits.compute_capability);
+  if (bytes <= static_cast<std::size_t>(kib) * 1024) return {};
+  return cat("takes ", (bytes + 1023) / 1024, " KiB of shared memory for heads of ", p.D,
+             "; a block of this GPU has ", kib);
+}
+
 std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (p.dtype != DType::bf16 && p.dtype != DType::f16)
     return cat("runs on the tensor cores in bf16 and fp16, not in ", name_of(p.dtype));
   if (traits.compute_capability < 80) return "needs compute capability 8.0";
   if (code_for(traits) < 80) return "needs a build for sm_80 or newer";
-  if (p.D > 80 && shared_kib(traits.compute_capability) < 120)
-    return cat("takes 119 KiB of shared memory for heads of ", p.D, "; a block of this GPU has ",
-               shared_kib(traits.compute_capability));
-  if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
+  if (p.D > flash::kWidestHead)
+    return cat("takes heads up to ", flash::kWidestHead, " wide; these are ", p.D);
+  if (auto why = too_little_shared(p, traits, flash::flash_bytes(flash::flash_tiles(p.D))); !why.empty())
+    return why;
   if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
   return {};
 }
 
 // Of the kernels made of plain multiply-adds, which copy by cp.async.
-std::string cuda_tiled_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+std::string cuda_tiled_unsupported(const AttentionProblem& p, const DeviceTraits& traits, int widest,
+                                   std::size_t bytes) {
   if (traits.compute_capability < 80) return "needs compute capability 8.0";
   if (code_for(traits) < 80) return "needs a build for sm_80 or newer";
-  if (p.D > 256) return cat("takes heads up to 256 wide; these are ", p.D);
-  const std::size_t bytes = tiled::least_bytes(tiled::tile_width(p.D), size_of(p.dtype));
-  const int kib = shared_kib(traits.compute_capability);
-  if (bytes > static_cast<std::size_t>(kib) * 1024)
-    return cat("takes ", (bytes + 1023) / 1024, " KiB of shared memory for heads of ", p.D,
-               "; a block of this GPU has ", kib);
+  if (p.D > widest) return cat("takes heads up to ", widest, " wide; these are ", p.D);
+  if (auto why = too_little_shared(p, traits, bytes); !why.empty()) return why;
   if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
   return {};
 }
 
 std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (p.dtype != DType::f32) return cat("computes in fp32 what is fp32, not ", name_of(p.dtype));
-  return cuda_tiled_unsupported(p, traits);
+  return cuda_tiled_unsupported(p, traits, 256, tiled::fp32_bytes(tiled::tile_width(p.D)));
+}
+
+std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (p.dtype != DType::bf16) return cat("is a rung of the ladder in bf16; these are ", name_of(p.dtype));
+  return cuda_tiled_unsupported(p, traits, 128, tiled::rung_bytes(p.D <= 64 ? 64 : 128));
+}
+
+// As flash, and fp32 sums of dq for the atomics to add to.
+std::size_t cuda_tiled_atomic_workspace(const AttentionProblem& p, Pass pass) {
+  if (pass == Pass::forward) return 0;
+  return cuda_flash_workspace(p, pass) + static_cast<std::size_t>(p.B * p.Tq * p.H * p.D) * sizeof(float);
 }
 
 std::string cuda_flash_wgmma_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (traits.compute_capability != 90) return "is made of Hopper's instructions, compute capability 9.0";
   if (code_for(traits) != 91) return "needs a build for sm_90a";
+  if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
   return cuda_flash_unsupported(p, traits);
 }
 
@@ -156,6 +173,18 @@ const Variant<AttentionOp> kRows[] = {
     {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_flash_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_fp32_forward),
      KILN_CUDA_FN(attention_cuda_flash_fp32_backward)},
+    // The ladder below flash, for study: see cuda_tiled.cu.
+    {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+     KILN_CUDA_FN(attention_cuda_tiled_async_forward), KILN_CUDA_FN(attention_cuda_tiled_async_backward)},
+    {"tiled_split", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+     KILN_CUDA_FN(attention_cuda_tiled_split_forward), KILN_CUDA_FN(attention_cuda_tiled_split_backward)},
+    {"tiled_skip", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+     KILN_CUDA_FN(attention_cuda_tiled_skip_forward), KILN_CUDA_FN(attention_cuda_tiled_skip_backward)},
+    {"tiled", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+     KILN_CUDA_FN(attention_cuda_tiled_forward), KILN_CUDA_FN(attention_cuda_tiled_backward)},
+    {"tiled_atomic", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_tiled_atomic_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_tiled_async_forward),
+     KILN_CUDA_FN(attention_cuda_tiled_atomic_backward)},
     {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
      KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
     {"composed", DeviceType::cuda, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},

@@ -58,10 +58,18 @@ constexpr TileChoice backward_tiles(int width) {
   }
 }
 
+// Of the bf16 rungs; their backward has the large tiles above.
+constexpr TileShape rung_forward_tiles(int width) { return {width, 64, 64, 16, 8, 2}; }
+
 // A kernel is named by types, so its tiles are one.
 template <int kWidth, bool kSmall>
 struct ForwardTiles {
   static constexpr TileShape kShape = kSmall ? forward_tiles(kWidth).small : forward_tiles(kWidth).large;
+};
+
+template <int kWidth>
+struct RungForwardTiles {
+  static constexpr TileShape kShape = rung_forward_tiles(kWidth);
 };
 
 template <int kWidth, bool kSmall>
@@ -90,10 +98,16 @@ constexpr std::size_t backward_bytes(const TileShape& s, std::size_t element) {
          static_cast<std::size_t>(s.rows > 2 * s.columns ? s.rows : 2 * s.columns) * 8;
 }
 
-// The least that both passes need.
-constexpr std::size_t least_bytes(int width, std::size_t element) {
-  const std::size_t forward = forward_bytes(forward_tiles(width).small, element);
-  const std::size_t backward = backward_bytes(backward_tiles(width).small, element);
+// What both passes need at least.
+constexpr std::size_t fp32_bytes(int width) {
+  const std::size_t forward = forward_bytes(forward_tiles(width).small, 4);
+  const std::size_t backward = backward_bytes(backward_tiles(width).small, 4);
+  return forward > backward ? forward : backward;
+}
+
+constexpr std::size_t rung_bytes(int width) {
+  const std::size_t forward = forward_bytes(rung_forward_tiles(width), 2);
+  const std::size_t backward = backward_bytes(backward_tiles(width).large, 2);
   return forward > backward ? forward : backward;
 }
 

@@ -137,6 +137,11 @@ std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceT
   return cuda_tiled_unsupported(p, traits, 256, tiled::fp32_bytes(tiled::tile_width(p.D)));
 }
 
+std::string cuda_flash_tf32_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (p.dtype != DType::f32) return cat("rounds fp32 to TF32; these are ", name_of(p.dtype));
+  return cuda_tiled_unsupported(p, traits, 128, tiled::tf32_bytes(p.D <= 64 ? 64 : 128));
+}
+
 std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (p.dtype != DType::bf16) return cat("is a rung of the ladder in bf16; these are ", name_of(p.dtype));
   return cuda_tiled_unsupported(p, traits, 128, tiled::rung_bytes(p.D <= 64 ? 64 : 128));
@@ -173,6 +178,10 @@ const Variant<AttentionOp> kRows[] = {
     {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_flash_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_fp32_forward),
      KILN_CUDA_FN(attention_cuda_flash_fp32_backward)},
+    // Below the true one, as linear's: its inputs lose 13 of 24 bits, which only a person may decide.
+    {"flash_tf32", DeviceType::cuda, cuda_flash_tf32_unsupported, kFlashSaves, cuda_flash_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_flash_tf32_forward),
+     KILN_CUDA_FN(attention_cuda_flash_tf32_backward)},
     // The ladder below flash, for study: see cuda_tiled.cu.
     {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_async_forward), KILN_CUDA_FN(attention_cuda_tiled_async_backward)},

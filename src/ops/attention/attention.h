@@ -88,6 +88,8 @@ void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_wide_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_wide_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_flash_tf32_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_flash_tf32_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_fp32_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_fp32_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_wgmma_forward(RankContext& ctx, const AttentionForward& f);

@@ -10,7 +10,7 @@
 // Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 D operations per seen pair and head.
 #pragma once
 
-#include "ops/attention/cuda_tiled_tiles.cuh"
+#include "ops/attention/cuda_tiled_products.cuh"
 
 namespace kiln::tiled {
 
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
     arrive<kAsync>();
     if (t + 1 < steps) load<kAsync, kThreads>(m.k[(t + 1) % 2], rows.k, b, hkv, D, j0 + kKeys, p.Tk);
     if constexpr (kAsync) close_copies();
-    float s[kShape.per_lane][kKeys / kShape.lanes], dp[kShape.per_lane][kKeys / kShape.lanes];
+    Values<kShape> s, dp;
     multiply_rows<kShape>(s, m.q, k, lane, D);
     multiply_rows<kShape>(dp, m.dout, m.v, lane, D);
     __syncthreads();  // v has been read by all
@@ -138,12 +138,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
         s[i][j] = masked && !seen(lane.row(i), lane.column(j)) ? 0.0f : ds;
       }
     }
-    share(m.ds, s, lane);
-    if (masked) {
-      multiply_columns<true>(dq, m.ds, k, lane, seen);
-    } else {
-      multiply_columns<false>(dq, m.ds, k, lane, seen);
-    }
+    multiply_columns<kShape>(masked, dq, m.ds, s, k, lane, seen);
   }
   if constexpr (kAsync) wait_for_copies<0>();
   store(rows.dq, b, h, D, i0, p.Tq, dq, lane, [&](int) { return p.scale; });
@@ -208,12 +203,13 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   const int64_t j0 = static_cast<int64_t>(blockIdx.x) / heads * kShape.rows;  // the first are seen by most
   const int64_t hkv = blockIdx.x % heads % p.Hkv, b = blockIdx.x % heads / p.Hkv;
   const int64_t first_seen = Rung::kSkip && p.causal && j0 > p.Tk - p.Tq ? j0 - (p.Tk - p.Tq) : 0;
-  const int64_t first_tile = first_seen / kQueries, tiles = (p.Tq + kQueries - 1) / kQueries;
-  const int count = static_cast<int>(tiles > first_tile ? tiles - first_tile : 0);
+  const int first_tile = static_cast<int>(first_seen / kQueries);
+  const int tiles = static_cast<int>((p.Tq + kQueries - 1) / kQueries);
+  const int count = tiles > first_tile ? tiles - first_tile : 0;
   // Step n is query tile first_tile + n % count of head n / count of the group.
   const int steps = count * static_cast<int>(p.group());
   const auto head_at = [&](int n) { return hkv * p.group() + n / count; };
-  const auto query_at = [&](int n) { return (first_tile + n % count) * kQueries; };
+  const auto query_at = [&](int n) { return static_cast<int64_t>(first_tile + n % count) * kQueries; };
   const auto load_query = [&](int n) {
     const int64_t h = head_at(n), i0 = query_at(n);
     load<kAsync, kThreads>(m.q[n % 2], rows.q, b, h, D, i0, p.Tq);
@@ -240,7 +236,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
     const Seen<true> seen(p, i0, j0);
     const bool masked =
         !Rung::kSplit || i0 + kQueries > p.Tq || (p.causal && j0 + kShape.rows - 1 > i0 + p.Tk - p.Tq);
-    float s[kShape.per_lane][kQueries / kShape.lanes];
+    Values<kShape> s;
     multiply_rows<kShape>(s, m.k, q, lane, D);
 #pragma unroll
     for (int j = 0; j < kQueries / kShape.lanes; ++j) {
@@ -251,14 +247,9 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
         s[i][j] = masked && !seen(lane.row(i), lane.column(j)) ? 0.0f : weight;
       }
     }
-    share(m.weights, s, lane);
-    if (masked) {
-      multiply_columns<true>(dv, m.weights, m.dout, lane, seen);
-    } else {
-      multiply_columns<false>(dv, m.weights, m.dout, lane, seen);
-    }
+    multiply_columns<kShape>(masked, dv, m.weights, s, m.dout, lane, seen);
 
-    float dp[kShape.per_lane][kQueries / kShape.lanes];
+    Values<kShape> dp;
     multiply_rows<kShape>(dp, m.v, m.dout, lane, D);
     __syncthreads();  // dout has been read by all
     if (t + 1 < steps) load_dout(t + 1);
@@ -272,12 +263,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
         s[i][j] = masked && !seen(lane.row(i), lane.column(j)) ? 0.0f : ds;
       }
     }
-    share(m.weights, s, lane);
-    if (masked) {
-      multiply_columns<true>(dk, m.weights, q, lane, seen);
-    } else {
-      multiply_columns<false>(dk, m.weights, q, lane, seen);
-    }
+    multiply_columns<kShape>(masked, dk, m.weights, s, q, lane, seen);
     if constexpr (Rung::kAtomic) {
       __syncthreads();  // dS^T of all warps
       add_to_queries<kShape>(p, rows.dq_sums, b, head_at(t), i0, m.weights, m.k, lane, seen);

@@ -9,7 +9,7 @@
 // Floor: q, k, v once in, o and lse once out; 4 D operations per seen pair and head.
 #pragma once
 
-#include "ops/attention/cuda_tiled_tiles.cuh"
+#include "ops/attention/cuda_tiled_products.cuh"
 
 namespace kiln::tiled {
 
@@ -35,8 +35,8 @@ struct Softmax {
 
 // Scores to probabilities against the maximum so far.
 template <TileShape kShape>
-__device__ void online_softmax(Softmax<kShape.per_lane>& mine, Outputs<kShape>& o,
-                               float (&s)[kShape.per_lane][kShape.columns / kShape.lanes], float scale_log2) {
+__device__ void online_softmax(Softmax<kShape.per_lane>& mine, Outputs<kShape>& o, Values<kShape>& s,
+                               float scale_log2) {
 #pragma unroll
   for (int i = 0; i < kShape.per_lane; ++i) {
     float top = mine.top[i];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
     arrive<Rung::kAsync>();
     load<Rung::kAsync, kThreads>(m.v, rows.v, b, hkv, D, key_at(t), p.Tk);
     if constexpr (Rung::kAsync) close_copies();
-    float s[kShape.per_lane][kKeys / kShape.lanes];
+    Values<kShape> s;
     multiply_rows<kShape>(s, m.q, m.k, lane, D);
     arrive<Rung::kAsync>();
     if (t + 1 < steps) load<Rung::kAsync, kThreads>(m.k, rows.k, b, hkv, D, key_at(t + 1), p.Tk);
@@ -106,12 +106,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
       }
     }
     online_softmax<kShape>(mine, o, s, scale_log2);
-    share(m.p, s, lane);
-    if (masked) {
-      multiply_columns<true>(o, m.p, m.v, lane, seen);
-    } else {
-      multiply_columns<false>(o, m.p, m.v, lane, seen);
-    }
+    multiply_columns<kShape>(masked, o, m.p, s, m.v, lane, seen);
   }
   if constexpr (Rung::kAsync) wait_for_copies<0>();
 

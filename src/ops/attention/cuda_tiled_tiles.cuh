@@ -1,10 +1,12 @@
-// What the attention kernels made of plain multiply-adds share: tiles in shared memory, which pairs are seen,
-// and the two products a warp makes. flash_fp32 is these kernels in fp32, the tiled rungs are them in bf16.
+// What the attention kernels made of plain multiply-adds share: tiles in shared memory, which lane has what,
+// and which pairs are seen. flash_fp32 is these kernels in fp32, the tiled rungs are them in bf16, and
+// flash_tf32 has its products made by the tensor cores.
 //
 // A warp's lanes stand in a rectangle (TileShape::lanes across). Lane (x, y) has rows y, y + down, ... of the
 // warp and columns x, x + lanes, ...: neighbours read neighbouring rows of a tile, whose padding puts them in
 // different banks. Sixteen bytes a lane are read by half a warp at a time, in one go where lanes that differ
-// in bit 0, or those that differ in bit 1, ask for the same: so bit 0 belongs to x and bit 1 to y.
+// in bit 0, or those that differ in bit 1, ask for the same: so bit 0 belongs to x and bit 1 to y. With the
+// tensor cores a lane has what they give it (mma.cuh): pairs of columns, 4 lanes across and 8 down.
 #pragma once
 
 #include "ops/attention/cuda_flash_tiles.cuh"
@@ -18,24 +20,31 @@ constexpr float kLog2E = flash::kLog2E;
 
 template <TileShape kShape>
 struct Lane {
-  static_assert(kShape.lanes == 8 || kShape.lanes == 16);
+  static_assert(kShape.lanes == 4 || kShape.lanes == 8 || kShape.lanes == 16);
   int x, y, first_row;  // the warp's, in the block
 
   __device__ Lane() {
     const int lane = static_cast<int>(threadIdx.x) % 32, spread = lane % 2 + lane / 4 * 2;  // all but bit 1
-    x = spread % kShape.lanes;
-    y = lane / 2 % 2 + spread / kShape.lanes * 2;
+    x = kShape.tensor_cores() ? lane % 4 : spread % kShape.lanes;
+    y = kShape.tensor_cores() ? lane / 4 : lane / 2 % 2 + spread / kShape.lanes * 2;
     first_row = static_cast<int>(threadIdx.x) / 32 * kShape.warp_rows();
   }
   __device__ int row(int i) const { return first_row + y + kShape.lanes_down() * i; }
-  __device__ int column(int j) const { return x + kShape.lanes * j; }
-  __device__ int channel(int m) const { return 4 * (x + kShape.lanes * m); }
+  __device__ int column(int j) const {
+    return kShape.tensor_cores() ? j / 2 * 8 + 2 * x + j % 2 : x + kShape.lanes * j;
+  }
+  // Of four outputs, the first; the other three follow it, or with the tensor cores one follows and two are 8
+  // further on.
+  __device__ int channel(int m) const {
+    return kShape.tensor_cores() ? 16 * m + 2 * x : 4 * (x + kShape.lanes * m);
+  }
 };
 
 // Over the lanes that share a row.
 template <TileShape kShape, class F>
 __device__ float across(float value, F f) {
   value = f(value, __shfl_xor_sync(0xffffffffu, value, 1));
+  if constexpr (kShape.tensor_cores()) return f(value, __shfl_xor_sync(0xffffffffu, value, 2));
   value = f(value, __shfl_xor_sync(0xffffffffu, value, 4));
   value = f(value, __shfl_xor_sync(0xffffffffu, value, 8));
   if constexpr (kShape.lanes == 16) value = f(value, __shfl_xor_sync(0xffffffffu, value, 16));
@@ -68,11 +77,13 @@ template <bool kAsync, int kThreads, class T, int kWidth, int kRows>
 __device__ void load(Tile<T, kWidth, kRows>& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D,
                      int64_t first, int64_t rows) {
   constexpr int kPack = Pack<T>::kSize, kPerRow = kWidth / kPack, kAll = kRows * kPerRow;
+  // A copy is not waited for, and addresses at hand cost registers; a plain load is worth having under way.
+  constexpr int kAtOnce = kAsync ? 2 : 4;
   const int left = static_cast<int>(rows - first < kRows ? rows - first : kRows);
   const int stride = static_cast<int>(from.row_stride);
   const T* base = from.at(b, head, D, left > 0 ? first : 0);
   if (from.packs) {
-#pragma unroll 4
+#pragma unroll kAtOnce
     for (int step = 0; step < (kAll + kThreads - 1) / kThreads; ++step) {
       const int i = step * kThreads + static_cast<int>(threadIdx.x);
       if (kAll % kThreads != 0 && i >= kAll) break;
@@ -121,36 +132,6 @@ struct Seen {
   }
 };
 
-// sums = A X^T: the lane's rows of A, its columns are rows of X. Channels past D are zeros on both sides.
-template <TileShape kShape, class A, class X>
-__device__ void multiply_rows(float (&sums)[kShape.per_lane][kShape.columns / kShape.lanes], const A& a,
-                              const X& x, const Lane<kShape>& lane, int D) {
-  constexpr int kRows = kShape.per_lane, kColumns = kShape.columns / kShape.lanes;
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) sums[i][j] = 0;
-  }
-#pragma unroll 2
-  for (int c = 0; c < D; c += 4) {
-    float4 right[kColumns];
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) right[j] = x.four(lane.column(j), c);
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float4 left = a.four(lane.row(i), c);
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[i][j] += left.x * right[j].x;
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[i][j] += left.y * right[j].y;
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[i][j] += left.z * right[j].z;
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[i][j] += left.w * right[j].w;
-    }
-  }
-}
-
 template <TileShape kShape>
 constexpr int kQuads = kShape.width / kShape.lanes / 4;  // of channels, that a lane has
 
@@ -171,36 +152,12 @@ __device__ inline void add_scaled(float4& sum, float factor, const float4& v) {
   sum.w += factor * v.w;
 }
 
-// out += W X over the tile's columns. With kMasked a pair that is not seen is left out: a masked value must
-// not reach the sum even as 0 * NaN.
-template <bool kMasked, TileShape kShape, class X, class S>
-__device__ void multiply_columns(Outputs<kShape>& out, const Weights<kShape>& weights, const X& x,
-                                 const Lane<kShape>& lane, const S& seen) {
-  constexpr int kRows = kShape.per_lane;
-#pragma unroll 1
-  for (int k = 0; k < kShape.columns; k += 4) {
-    float4 w[kRows];
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) w[i] = *reinterpret_cast<const float4*>(&weights.row[lane.row(i)][k]);
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      float4 right[kQuads<kShape>];
-#pragma unroll
-      for (int m = 0; m < kQuads<kShape>; ++m) right[m] = x.four(k + n, lane.channel(m));
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        if (kMasked && !seen(lane.row(i), k + n)) continue;
-#pragma unroll
-        for (int m = 0; m < kQuads<kShape>; ++m) add_scaled(out.at[i][m], part(w[i], n), right[m]);
-      }
-    }
-  }
-}
+// The lane's scores, or what became of them.
+template <TileShape kShape>
+using Values = float[kShape.per_lane][kShape.columns / kShape.lanes];
 
 template <TileShape kShape>
-__device__ void share(Weights<kShape>& weights,
-                      const float (&values)[kShape.per_lane][kShape.columns / kShape.lanes],
-                      const Lane<kShape>& lane) {
+__device__ void share(Weights<kShape>& weights, const Values<kShape>& values, const Lane<kShape>& lane) {
   __syncwarp();  // what was there has been read: a warp's rows are its own
 #pragma unroll
   for (int i = 0; i < kShape.per_lane; ++i) {
@@ -209,6 +166,25 @@ __device__ void share(Weights<kShape>& weights,
       weights.row[lane.row(i)][lane.column(j)] = values[i][j];
   }
   __syncwarp();
+}
+
+// kCount values to neighbouring channels from c on.
+template <int kCount, class T>
+__device__ void store_values(const HeadRows<T>& to, T* at, int c, int D, const float* values) {
+  if (to.packs) {
+    if (c >= D) return;  // D is a multiple of four then
+    Wide<T, kCount> several;
+    if (to.accumulate) several = load_wide<kCount>(at + c);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n)
+      several.v[n] = static_cast<T>(to.accumulate ? values[n] + static_cast<float>(several.v[n]) : values[n]);
+    store_wide(at + c, several);
+    return;
+  }
+#pragma unroll
+  for (int n = 0; n < kCount; ++n) {
+    if (c + n < D) put_grad(at[c + n], values[n], to.accumulate);
+  }
 }
 
 // The lane's outputs, each row times factor(i), to rows first .. of a head.
@@ -222,22 +198,13 @@ __device__ void store(const HeadRows<T>& to, int64_t b, int64_t head, int D, int
     T* at = to.at(b, head, D, row);
 #pragma unroll
     for (int m = 0; m < kQuads<kShape>; ++m) {
-      const int c = lane.channel(m);
-      const float v[4] = {out.at[i][m].x * factor(i), out.at[i][m].y * factor(i), out.at[i][m].z * factor(i),
-                          out.at[i][m].w * factor(i)};
-      if (to.packs) {
-        if (c >= D) continue;
-        Wide<T, 4> four;
-        if (to.accumulate) four = load_wide<4>(at + c);
-#pragma unroll
-        for (int n = 0; n < 4; ++n)
-          four.v[n] = static_cast<T>(to.accumulate ? v[n] + static_cast<float>(four.v[n]) : v[n]);
-        store_wide(at + c, four);
-        continue;
-      }
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        if (c + n < D) put_grad(at[c + n], v[n], to.accumulate);
+      const float4& v = out.at[i][m];
+      const float four[4] = {v.x * factor(i), v.y * factor(i), v.z * factor(i), v.w * factor(i)};
+      if constexpr (kShape.tensor_cores()) {
+        store_values<2>(to, at, lane.channel(m), D, four);
+        store_values<2>(to, at, lane.channel(m) + 8, D, four + 2);
+      } else {
+        store_values<4>(to, at, lane.channel(m), D, four);
       }
     }
   }

@@ -19,6 +19,7 @@ struct TileShape {
   constexpr int warp_rows() const { return per_lane * lanes_down(); }
   constexpr int warps() const { return rows / warp_rows(); }
   constexpr int threads() const { return 32 * warps(); }
+  constexpr bool tensor_cores() const { return lanes == 4; }  // whose sums lie so
   friend constexpr bool operator==(const TileShape&, const TileShape&) = default;
 };
 
@@ -61,6 +62,14 @@ constexpr TileChoice backward_tiles(int width) {
 // Of the bf16 rungs; their backward has the large tiles above.
 constexpr TileShape rung_forward_tiles(int width) { return {width, 64, 64, 16, 8, 2}; }
 
+// Of flash_tf32: they fit every GPU since Ampere.
+constexpr TileShape tf32_forward_tiles(int width) {
+  return width == 64 ? TileShape{64, 128, 32, 4, 4, 3} : TileShape{128, 64, 32, 4, 2, 2};
+}
+constexpr TileShape tf32_backward_tiles(int width) {
+  return width == 64 ? TileShape{64, 64, 32, 4, 2, 2} : TileShape{128, 64, 16, 4, 2, 2};
+}
+
 // A kernel is named by types, so its tiles are one.
 template <int kWidth, bool kSmall>
 struct ForwardTiles {
@@ -70,6 +79,16 @@ struct ForwardTiles {
 template <int kWidth>
 struct RungForwardTiles {
   static constexpr TileShape kShape = rung_forward_tiles(kWidth);
+};
+
+template <int kWidth>
+struct Tf32ForwardTiles {
+  static constexpr TileShape kShape = tf32_forward_tiles(kWidth);
+};
+
+template <int kWidth>
+struct Tf32BackwardTiles {
+  static constexpr TileShape kShape = tf32_backward_tiles(kWidth);
 };
 
 template <int kWidth, bool kSmall>
@@ -98,17 +117,18 @@ constexpr std::size_t backward_bytes(const TileShape& s, std::size_t element) {
          static_cast<std::size_t>(s.rows > 2 * s.columns ? s.rows : 2 * s.columns) * 8;
 }
 
-// What both passes need at least.
-constexpr std::size_t fp32_bytes(int width) {
-  const std::size_t forward = forward_bytes(forward_tiles(width).small, 4);
-  const std::size_t backward = backward_bytes(backward_tiles(width).small, 4);
-  return forward > backward ? forward : backward;
+constexpr std::size_t both_bytes(const TileShape& forward, const TileShape& backward, std::size_t element) {
+  const std::size_t f = forward_bytes(forward, element), b = backward_bytes(backward, element);
+  return f > b ? f : b;
 }
-
+constexpr std::size_t fp32_bytes(int width) {  // the least
+  return both_bytes(forward_tiles(width).small, backward_tiles(width).small, 4);
+}
 constexpr std::size_t rung_bytes(int width) {
-  const std::size_t forward = forward_bytes(rung_forward_tiles(width), 2);
-  const std::size_t backward = backward_bytes(backward_tiles(width).large, 2);
-  return forward > backward ? forward : backward;
+  return both_bytes(rung_forward_tiles(width), backward_tiles(width).large, 2);
+}
+constexpr std::size_t tf32_bytes(int width) {
+  return both_bytes(tf32_forward_tiles(width), tf32_backward_tiles(width), 4);
 }
 
 }  // namespace kiln::tiled

@@ -46,6 +46,13 @@ std::vector<OpCase> attention_cases() {
   // So many heads that flash on CUDA takes blocks of 128 queries.
   one("many_heads_2x66_d16", {33, 2, 66, 16, 4, 16}, true);
   one("many_heads_1x3_d72", {66, 1, 3, 8, 8, 72}, true);
+  // The other widths heads come in, and some between.
+  one("packed_37_d32", {1, 37, 37, 2, 1, 32}, true, 96);
+  one("causal_67_d96", {1, 67, 67, 1, 1, 96}, true);
+  one("one_query_67_d136", {1, 1, 67, 2, 1, 136}, true, 5);
+  one("full_5x67_d160", {1, 5, 67, 2, 1, 160}, false);
+  one("causal_7x66_d192", {1, 7, 66, 1, 1, 192}, true);
+  one("causal_9x66_d256", {1, 9, 66, 1, 1, 256}, true);
   one("no_keys", {1, 5, 0, 2, 1, 8}, true);
   return cases;
 }

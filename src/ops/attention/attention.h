@@ -89,6 +89,21 @@ void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b)
 void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_hopper_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_hopper_atomic_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_flash_wide_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_flash_wide_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_flash_tf32_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_flash_tf32_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_flash_fp32_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_flash_fp32_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_tiled_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_tiled_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_tiled_skip_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_tiled_skip_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_tiled_split_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_tiled_split_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_tiled_async_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_tiled_async_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_tiled_atomic_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_naive_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_naive_backward(RankContext& ctx, const AttentionBackward& b);
 

@@ -6,7 +6,7 @@
 namespace kiln::flash {
 
 // Rows are kD channels and 16 bytes of padding apart, which spreads the eight rows that one ldmatrix reads
-// over all banks (for every kD used here: 64, 80, 128).
+// over all banks (for every kD of flash_table.h).
 template <class T, int kD, int kRows = kTile>
 struct PaddedTile {
   static constexpr int kRowCount = kRows, kWidth = kD;
@@ -47,7 +47,8 @@ struct Ampere {
   __device__ static void multiply_rows(StripSums<kM>& sums, const PaddedTile<T, kD, kRows>& left,
                                        int first_row, const PaddedTile<T, kD>& x) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
+    constexpr int kAtOnce = kD <= 128 ? kD / 16 : 4;  // words read ahead would spill the sums of wide heads
+#pragma unroll kAtOnce
     for (int k = 0; k < kD; k += 16) {
       TileA a[kM];
 #pragma unroll

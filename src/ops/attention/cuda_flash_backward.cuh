@@ -1,6 +1,6 @@
 // flash, backward: scores are made again from q, k and lse. Two kernels, each with one writer per gradient,
 // so no atomics and always the same bits; the price is that scores and dP are made twice (seven products
-// where five would do).
+// where five would do; eight for heads over 128, see flash_table.h).
 //
 //   P = exp(scale q k^T - lse)   dP = dO v^T   dS = P (dP - delta)   delta = rowsum(dO o)
 //   dq = scale dS k: a block has 64 queries and walks over keys; it also writes delta, for the other kernel
@@ -152,10 +152,12 @@ __device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const Atten
   }
 }
 
+// kKeys: makes dk; kValues: makes dv.
 // Heads of 128 fill the registers, and a few words are spilled (4 to 52 bytes). To make dv before dp needs
 // none and is slower: 3.59 ms against 3.53 for both kernels at batch 4, seq 4096, 16 heads on an H200.
-template <class Engine, class T, int kD>
-__global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
+template <class Engine, class T, int kD, bool kKeys, bool kValues>
+__global__ void __launch_bounds__(kBlock, kD > 128 ? 1 : 0)
+    flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto& m = *reinterpret_cast<KeyMemory<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
@@ -171,7 +173,7 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
   const auto query_at = [&](int n) { return (first_tile + n % count) * kTile; };
 
   load_tile<kBlock>(m.k, rows.k, b, hkv, D, j0, p.Tk);
-  load_tile<kBlock>(m.v, rows.v, b, hkv, D, j0, p.Tk);
+  if constexpr (kKeys) load_tile<kBlock>(m.v, rows.v, b, hkv, D, j0, p.Tk);
   if (steps > 0) load_queries(m, 0, p, rows, b, head_at(0), query_at(0));
   close_copies();
 
@@ -190,7 +192,7 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
     const Border<true> seen(p, i0, j0 + warp * 16);
     TileSums s[1][kNTiles] = {}, dp[1][kNTiles] = {};
     Engine::template multiply_rows<1>(s, m.k, warp * 16, q);
-    Engine::template multiply_rows<1>(dp, m.v, warp * 16, dout);
+    if constexpr (kKeys) Engine::template multiply_rows<1>(dp, m.v, warp * 16, dout);
     Engine::finish(s, dp);
 #pragma unroll
     for (int n = 0; n < kNTiles; ++n) {
@@ -205,32 +207,42 @@ __global__ void __launch_bounds__(kBlock) flash_grad_key_kernel(AttentionProblem
       }
     }
     if (masked && !(all_finite(q) & all_finite(dout))) {
-      write_scratch(m.scratch[warp], s[0]);
-      multiply_columns_seen<T>(dv[0], m.scratch[warp], dout, seen);
-      write_scratch(m.scratch[warp], dp[0]);
-      multiply_columns_seen<T>(dk[0], m.scratch[warp], q, seen);
+      if constexpr (kValues) {
+        write_scratch(m.scratch[warp], s[0]);
+        multiply_columns_seen<T>(dv[0], m.scratch[warp], dout, seen);
+      }
+      if constexpr (kKeys) {
+        write_scratch(m.scratch[warp], dp[0]);
+        multiply_columns_seen<T>(dk[0], m.scratch[warp], q, seen);
+      }
     } else {
-      Engine::template multiply_columns<T, 1, kD>(dv, s, dout);
-      Engine::template multiply_columns<T, 1, kD>(dk, dp, q);
+      if constexpr (kValues) Engine::template multiply_columns<T, 1, kD>(dv, s, dout);
+      if constexpr (kKeys) Engine::template multiply_columns<T, 1, kD>(dk, dp, q);
       Engine::finish(dv, dk);
     }
     __syncthreads();  // before this stage is overwritten
   }
   if (steps == 0) wait_for_copies<0>();
   __syncthreads();
-  if (rows.dk.base != nullptr)
+  if (kKeys && rows.dk.base != nullptr)
     store_strip(rows.dk, b, hkv, D, j0 + warp * 16, p.Tk, dk[0], p.scale, p.scale, m.k, warp * 16);
-  if (rows.dv.base != nullptr)
+  if (kValues && rows.dv.base != nullptr)
     store_strip(rows.dv, b, hkv, D, j0 + warp * 16, p.Tk, dv[0], 1.0f, 1.0f, m.v, warp * 16);
 }
 
-template <class Engine>
+template <class Engine, class T, int kD, bool kKeys, bool kValues>
+void run_grad_key(Stream stream, const AttentionProblem& p, const BackwardRows<T>& rows) {
+  launch(flash_grad_key_kernel<Engine, T, kD, kKeys, kValues>, Grid(blocks_for(p.Tk, kTile) * p.B * p.Hkv),
+         kBlock, sizeof(KeyMemory<Engine, T, kD>), stream, p, rows);
+}
+
+template <class Engine, class Of = Widths<64, 80, 128>>
 void backward(RankContext& ctx, const AttentionBackward& b) {
   const AttentionProblem& p = b.p;
   const Stream stream = cuda_stream(ctx);
   with_tensor_core_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_tile_width(p.D, [&](auto width) {
+    with_tile_width(Of{}, p.D, [&](auto width) {
       constexpr int kD = decltype(width)::value;
       const BackwardRows<T> rows{head_rows<T>(b.q, p.D),
                                  head_rows<T>(b.k, p.D),
@@ -244,9 +256,15 @@ void backward(RankContext& ctx, const AttentionBackward& b) {
                                  reinterpret_cast<float*>(b.workspace.raw())};
       launch(flash_grad_query_kernel<Engine, T, kD>, Grid(blocks_for(p.Tq, kTile) * p.B * p.H), kBlock,
              sizeof(QueryMemory<Engine, T, kD>), stream, p, rows);
-      if (!b.dk.wanted() && !b.dv.wanted()) return;
-      launch(flash_grad_key_kernel<Engine, T, kD>, Grid(blocks_for(p.Tk, kTile) * p.B * p.Hkv), kBlock,
-             sizeof(KeyMemory<Engine, T, kD>), stream, p, rows);
+      constexpr FlashTiles kTiles = flash_tiles(kD);
+      static_assert(sizeof(QueryMemory<Engine, T, kD>) <= flash_backward_bytes(kTiles));
+      static_assert(sizeof(KeyMemory<Engine, T, kD>) <= flash_backward_bytes(kTiles));
+      if constexpr (kTiles.two_key_passes) {
+        if (b.dk.wanted()) run_grad_key<Engine, T, kD, true, false>(stream, p, rows);
+        if (b.dv.wanted()) run_grad_key<Engine, T, kD, false, true>(stream, p, rows);
+      } else if (b.dk.wanted() || b.dv.wanted()) {
+        run_grad_key<Engine, T, kD, true, true>(stream, p, rows);
+      }
     });
   });
 }

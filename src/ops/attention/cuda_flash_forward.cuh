@@ -156,22 +156,27 @@ template <class Engine, class T, int kD, int kQueries>
 void run_forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
   using Memory = ForwardMemory<Engine, T, kD, kQueries>;
+  static_assert(sizeof(Memory) <= flash_forward_bytes(flash_tiles(kD)));
   const ForwardRows<T> rows{head_rows<T>(f.q, p.D), head_rows<T>(f.k, p.D), head_rows<T>(f.v, p.D),
                             head_rows<T>(f.o, p.D), f.lse.data<float>()};
   launch(flash_forward_kernel<Engine, T, kD, kQueries>, Grid(blocks_for(p.Tq, kQueries) * p.B * p.H),
          32 * Memory::kWarps, sizeof(Memory), cuda_stream(ctx), p, rows);
 }
 
-template <class Engine>
+template <class Engine, class Of = Widths<64, 80, 128>>
 void forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
-  // Blocks of 128 queries read keys half as often; where they would be too few to fill the GPU, blocks of 64.
-  const bool few = p.B * p.H * blocks_for(p.Tq, 128) < 4 * 132;
   with_tensor_core_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_tile_width(p.D, [&](auto width) {
+    with_tile_width(Of{}, p.D, [&](auto width) {
       constexpr int kD = decltype(width)::value;
-      few ? run_forward<Engine, T, kD, 64>(ctx, f) : run_forward<Engine, T, kD, 128>(ctx, f);
+      constexpr FlashTiles kTiles = flash_tiles(kD);
+      if constexpr (kTiles.few_queries != kTiles.queries) {
+        // Larger blocks read keys less often; too few of them would leave multiprocessors idle.
+        if (p.B * p.H * blocks_for(p.Tq, kTiles.queries) < 4 * 132)
+          return run_forward<Engine, T, kD, kTiles.few_queries>(ctx, f);
+      }
+      run_forward<Engine, T, kD, kTiles.queries>(ctx, f);
     });
   });
 }

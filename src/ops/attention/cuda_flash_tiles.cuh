@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ops/attention/attention.h"
+#include "ops/attention/flash_table.h"
 #include "ops/cuda_device/mma.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
@@ -13,7 +14,6 @@
 
 namespace kiln::flash {
 
-constexpr int kTile = 64;           // keys of a tile, or queries of one that is walked over
 constexpr int kNTiles = kTile / 8;  // 8-wide sums across it
 constexpr float kLog2E = 1.4426950408889634f;
 
@@ -189,12 +189,17 @@ __device__ void store_strip(const HeadRows<T>& to, int64_t b, int64_t head, int 
   }
 }
 
-// Calls f with the width of the tiles that hold heads of width D.
-template <class F>
-void with_tile_width(int64_t D, F f) {
-  if (D <= 64) return f(std::integral_constant<int, 64>{});
-  if (D <= 80) return f(std::integral_constant<int, 80>{});
-  f(std::integral_constant<int, 128>{});
+// Widths of tiles, ascending. A source file makes the kernels of a few, since each takes seconds to compile.
+template <int... kWidths>
+struct Widths {};
+
+// Calls f with the first of them that holds heads of width D, or the last.
+template <int kFirst, int... kRest, class F>
+void with_tile_width(Widths<kFirst, kRest...> /*of*/, int64_t D, F f) {
+  if constexpr (sizeof...(kRest) > 0) {
+    if (D > kFirst) return with_tile_width(Widths<kRest...>{}, D, f);
+  }
+  f(std::integral_constant<int, kFirst>{});
 }
 
 template <class F>

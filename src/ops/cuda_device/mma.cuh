@@ -78,6 +78,24 @@ __device__ void multiply_add(TileSums& c, const TileA& a, const TileB& b) {
 }
 #undef KILN_MMA
 
+// fp32 rounded to the 11 bits that TF32 keeps.
+__device__ inline uint32_t as_tf32(float x) {
+  uint32_t word = 0;
+  KILN_SINCE_AMPERE("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
+  return word;
+}
+
+// TF32: a 16 x 8 tile of A times an 8 x 8 tile of B, four k of each first: A has rows g and g + 8 of k q,
+// then of k q + 4; B column g of k q, then of k q + 4. The sums lie as above.
+__device__ inline void multiply_add_tf32(float& c0, float& c1, float& c2, float& c3, const TileA& a,
+                                         const TileB& b) {
+  KILN_SINCE_AMPERE(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(c0),
+      "+f"(c1), "+f"(c2), "+f"(c3) : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]),
+      "r"(b.word[0]), "r"(b.word[1]));
+}
+
 // Sixteen bytes from global to shared memory behind the thread's back; zeros where `there` is false. Both
 // addresses are multiples of 16.
 __device__ inline void copy_async(void* shared, const void* global, bool there) {

@@ -1,0 +1,57 @@
+// The tiles of flash attention by mma.sync, and the shared memory they take: the kernels are made for these
+// and the variant's refusals come from the same numbers. 64 keys to a tile for every width; a block's queries
+// are what is left to choose. One table serves all GPUs since Ampere, whose multiprocessors differ in shared
+// memory alone: 99 KiB hold heads up to 96 wide, 163 KiB up to 192, 227 KiB all.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+
+namespace kiln::flash {
+
+constexpr int kTile = 64;  // keys of a tile, or queries of one that is walked over
+
+struct FlashTiles {
+  int width;        // channels that fit; narrower heads are padded with zeros
+  int queries;      // of a block in the forward pass
+  int few_queries;  // where blocks of that many would be too few to fill the GPU
+  // dk and dv of wide heads are more sums than a warp has registers: each is made by a kernel of its own, at
+  // the price of making the scores a second time (five products for four).
+  bool two_key_passes;
+};
+
+constexpr FlashTiles kFlashTiles[] = {
+    {64, 128, 64, false}, {80, 128, 64, false}, {96, 128, 64, false}, {128, 128, 64, false},
+    {160, 64, 64, true},  {192, 64, 64, true},  {256, 64, 64, true},
+};
+constexpr int kWidestHead = 256;
+
+// For heads of width D, at most kWidestHead.
+constexpr FlashTiles flash_tiles(long D) {
+  for (const FlashTiles& t : kFlashTiles) {
+    if (D <= t.width) return t;
+  }
+  return kFlashTiles[std::size(kFlashTiles) - 1];
+}
+
+// Each row is followed by 16 bytes, so that the eight an ldmatrix reads lie in different banks.
+constexpr std::size_t flash_rows_bytes(const FlashTiles& t, int rows) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(t.width + 8) * 2;
+}
+
+// Queries, and two tiles each of keys and values; and a strip of weights for each 16 queries.
+constexpr std::size_t flash_forward_bytes(const FlashTiles& t) {
+  return flash_rows_bytes(t, t.queries + 4 * kTile) +
+         static_cast<std::size_t>(t.queries / 16 * 16 * (kTile + 2) * 2);
+}
+
+// Two tiles stay, two times two come and go; weights, and lse and delta of two tiles.
+constexpr std::size_t flash_backward_bytes(const FlashTiles& t) {
+  return flash_rows_bytes(t, 6 * kTile) + static_cast<std::size_t>(kTile * (kTile + 2) * 2 + 4 * kTile * 4);
+}
+
+constexpr std::size_t flash_bytes(const FlashTiles& t) {
+  return flash_forward_bytes(t) > flash_backward_bytes(t) ? flash_forward_bytes(t) : flash_backward_bytes(t);
+}
+
+}  // namespace kiln::flash

@@ -1,0 +1,104 @@
+// Every CUDA variant of attention at every width and kind of shape, in every format it takes: at most twice
+// as far from fp64 as naive in the same format. The case list (op_cases/attention.cpp) is kept small for the
+// CPU's sake; these sizes are for a GPU alone.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "op_cases/run_case.h"
+#include "ops/attention/attention.h"
+#include "support/gpu.h"
+
+namespace kiln {
+namespace {
+
+struct Dims {
+  int64_t B, Tq, Tk, H, Hkv, D;
+  bool causal = true;
+  int64_t padding = 0;
+};
+
+OpCase case_of(const Dims& d) {
+  using K = CaseInput::Kind;
+  return {"attention",
+          cat(d.B, "x", d.Tq, "x", d.Tk, " heads ", d.H, "/", d.Hkv, " width ", d.D, d.causal ? "" : " full"),
+          {{"q", K::activation, {d.B, d.Tq, d.H * d.D}, 1, d.padding},
+           {"k", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, d.padding},
+           {"v", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, d.padding}},
+          [d](RankContext& ctx, std::span<const CaseArgument> in) {
+            AttentionOptions o;
+            o.heads = d.H;
+            o.kv_heads = d.Hkv;
+            o.causal = d.causal;
+            return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
+          }};
+}
+
+RankOptions on_cuda(const std::string& variant) {
+  RankOptions o;
+  o.device = Device::cuda();
+  o.variants.set("attention", variant);
+  return o;
+}
+
+void expect_near(const CaseResult& got, const CaseResult& naive, const CaseResult& exact, double floor) {
+  EXPECT_LE(relative_error(got.y, exact.y), 2 * relative_error(naive.y, exact.y) + floor) << "o";
+  for (std::size_t i = 0; i < got.grads.size(); ++i) {
+    EXPECT_LE(relative_error(got.grads[i], exact.grads[i]),
+              2 * relative_error(naive.grads[i], exact.grads[i]) + floor)
+        << "gradient " << i;
+  }
+}
+
+void expect_all_variants(const Dims& d) {
+  const OpCase c = case_of(d);
+  SCOPED_TRACE(c.name);
+  RankContext naive(on_cuda("naive"));
+  const std::map<DType, double> spacing = {
+      {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
+  for (const auto& [dtype, ulp] : spacing) {
+    const CaseData data = draw_case(c, dtype, 11);
+    const CaseResult exact = run_case(naive, c, data, DType::f64), low = run_case(naive, c, data, dtype);
+    const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, dtype, 1, d.causal};
+    for (const auto& row : AttentionOp::rows()) {
+      if (row.device != DeviceType::cuda || row.composed || row.unsupported == nullptr) continue;
+      if (!row.unsupported(p, naive.traits()).empty()) continue;
+      const std::string variant = row.name;
+      SCOPED_TRACE(cat(variant, " ", name_of(dtype)));
+      RankContext a(on_cuda(variant)), b(on_cuda(variant));
+      const CaseResult first = run_case(a, c, data, dtype);
+      expect_near(first, low, exact, variant.ends_with("_tf32") ? 0x1p-10 : ulp / 2);
+      if (variant.find("atomic") != std::string::npos) continue;
+      const CaseResult second = run_case(b, c, data, dtype);
+      EXPECT_EQ(first.y, second.y);
+      EXPECT_EQ(first.grads, second.grads);
+    }
+  }
+}
+
+class CudaAttentionWidths : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { KILN_NEEDS_GPU(); }
+};
+
+TEST_P(CudaAttentionWidths, AgreeWithNaive) {
+  const int64_t D = GetParam();
+  expect_all_variants({1, 1, 1, 2, 1, D});
+  expect_all_variants({2, 131, 131, 3, 1, D, true, 24});  // primes, one key/value head, a view of wider rows
+  expect_all_variants({1, 70, 197, 2, 2, D});
+  expect_all_variants({1, 197, 70, 4, 2, D});  // a tile and more of queries that see nothing
+  expect_all_variants({1, 129, 257, 1, 1, D, false, 5});
+}
+
+// So many heads that variants take the larger of their blocks.
+TEST_P(CudaAttentionWidths, AgreeWithNaiveInLargeBlocks) {
+  const int64_t D = GetParam();
+  if (D % 80 != 0 && D % 32 != 0) GTEST_SKIP() << "as the next multiple of 32";
+  expect_all_variants(D > 128 ? Dims{2, 65, 66, 66, 2, D} : Dims{4, 129, 130, 66, 33, D});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaAttentionWidths,
+                         testing::Values(16, 32, 64, 72, 80, 96, 128, 136, 160, 192, 256, 7, 255));
+
+}  // namespace
+}  // namespace kiln

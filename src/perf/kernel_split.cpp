@@ -19,6 +19,7 @@ constexpr KernelPattern kPatterns[] = {
     {"adamw_kernel", KernelPart::update, true},
     {"sgd_kernel", KernelPart::update, true},
     {"flash_", KernelPart::attention, true},
+    {"hopper_", KernelPart::attention, true},
     {"AttentionProblem", KernelPart::attention, true},
     {"MaskedSoftmaxProblem", KernelPart::attention, true},
     {"squares_kernel", KernelPart::scalars, true},

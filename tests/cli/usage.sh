@@ -142,7 +142,7 @@ expect 0 0 '^\| dtype \| form ' bench flash --seq 16 --d 8 --dtype fp32 --varian
 expect 0 0 'TFLOP; floor .* ms at 989 TFLOP/s of the datasheet, .* ms at the rate measured here$' \
   bench leaderboard flash --heads 2 --seq 40 --seconds 0.01 --warmup 0 --device cpu --threads 1 --out "$work/attention"
 [[ $(grep -c '"gate":"passed"' "$work/attention/results.jsonl") == 31 ]] || fail "kiln bench flash: results.jsonl should have 31 rows"
-expect 0 0 '^bf16 +causal packed +flash +4 +32 +512 +80 +18.8 +yes ' bench flash --table steps --device meta:cuda
+expect 0 0 '^bf16 +causal packed +flash_hopper +4 +32 +512 +80 +18.8 +yes ' bench flash --table steps --device meta:cuda
 expect 0 0 'OOM: naive, .* by tensor: .*probs 16.00 GiB' \
   bench flash --table tokens16k --seq 16384 --d 64 --causal --device meta:cuda --memory 24GiB
 expect 1 2 '^kiln: \[attention\] nothing could be timed: naive, .*: it needs ' \

@@ -130,9 +130,9 @@ TEST(Prefetch, BringsEachBatchAfterAStepThatBrokeOff) {
 TEST(Prefetch, HandsSlotsOverByEvents) {
   RankContext ctx(watched<LateCopies>());
   auto& backend = static_cast<LateCopies&>(ctx.backend());
+  const std::vector<int32_t> batch(8, 1);  // outlives the slots, whose copies come late
   PrefetchSlots slots(ctx, 8);
   const Tensor place = ctx.empty({8}, DType::i32, Tag::data);
-  const std::vector<int32_t> batch(8, 1);
   ASSERT_EQ(backend.calls.size(), 2u);  // both slots are free from where the compute stream stands
   const std::string free0 = backend.calls[0].substr(15), free1 = backend.calls[1].substr(15);
   EXPECT_NE(free0, free1);

@@ -36,6 +36,11 @@ CUtensorMap map_of_heads(const HeadsLayout& l, int rows) {
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(2 * l.D), static_cast<cuuint64_t>(2 * l.row_stride),
                                 static_cast<cuuint64_t>(2 * l.batch_stride)};
   const cuuint32_t box[] = {64, 1, static_cast<cuuint32_t>(rows), 1}, every[] = {1, 1, 1, 1};
+  // The driver's own calls need the GPU's context current, which the runtime sees to at a thread's first
+  // call.
+  int device = 0;
+  KILN_CUDA_CHECK(cudaGetDevice(&device));
+  KILN_CUDA_CHECK(cudaSetDevice(device));
   CUtensorMap map;
   const CUresult result = encode(&map, type, 4, const_cast<void*>(l.base), sizes, strides, box, every,
                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

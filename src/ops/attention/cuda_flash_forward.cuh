@@ -64,7 +64,7 @@ struct ForwardRows {
 };
 
 template <class Engine, class T, int kD, int kQueries>
-__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>)
+__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, kD > 128 ? 1 : 0)
     flash_forward_kernel(AttentionProblem p, ForwardRows<T> rows) {
   using Memory = ForwardMemory<Engine, T, kD, kQueries>;
   constexpr int kM = Engine::template kStrips<kD>, kThreads = 32 * Memory::kWarps;

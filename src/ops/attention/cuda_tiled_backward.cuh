@@ -156,12 +156,14 @@ struct KeyMemory {
 // takes as many queries as it has keys. In whatever order blocks come, so bits may differ from run to run.
 template <TileShape kShape, class K, class S>
 __device__ void add_to_queries(const AttentionProblem& p, float* dq_sums, int64_t b, int64_t h, int64_t i0,
-                               const Weights<kShape>& ds, const K& k, const Lane<kShape>& lane,
+                               int64_t j0, const Weights<kShape>& ds, const K& k, const Lane<kShape>& lane,
                                const S& seen) {
   static_assert(kShape.rows == kShape.columns);
+  // A key past the last is zeros, but its weight may be infinite.
+  const int keys = static_cast<int>(p.Tk - j0 < kShape.rows ? p.Tk - j0 : kShape.rows);
   Outputs<kShape> dq;
 #pragma unroll 2
-  for (int key = 0; key < kShape.rows; ++key) {
+  for (int key = 0; key < keys; ++key) {
     float4 right[kQuads<kShape>];
 #pragma unroll
     for (int m = 0; m < kQuads<kShape>; ++m) right[m] = k.four(key, lane.channel(m));
@@ -266,7 +268,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
     multiply_columns<kShape>(masked, dk, m.weights, s, q, lane, seen);
     if constexpr (Rung::kAtomic) {
       __syncthreads();  // dS^T of all warps
-      add_to_queries<kShape>(p, rows.dq_sums, b, head_at(t), i0, m.weights, m.k, lane, seen);
+      add_to_queries<kShape>(p, rows.dq_sums, b, head_at(t), i0, j0, m.weights, m.k, lane, seen);
     }
   }
   if constexpr (kAsync) wait_for_copies<0>();

@@ -36,7 +36,7 @@ constexpr int tile_width(long D) { return D <= 32 ? 32 : D <= 64 ? 64 : D <= 128
 constexpr TileChoice forward_tiles(int width) {
   switch (width) {
     case 32:
-      return {{32, 128, 64, 8, 8, 2}, {32, 64, 64, 8, 4, 4}};
+      return {{32, 128, 64, 8, 8, 2}, {32, 64, 64, 8, 4, 3}};
     case 64:
       return {{64, 64, 64, 16, 8, 3}, {64, 64, 64, 16, 8, 3}};
     case 128:

@@ -21,7 +21,7 @@ endfunction()
 
 function(kiln_add_test_entry name label filter)
   add_test(NAME ${name} COMMAND kiln_tests --gtest_brief=1 "--gtest_filter=${filter}")
-  set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT 600)
+  set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT 1800)  # under TSan on two busy cores
   set_property(GLOBAL APPEND PROPERTY KILN_TEST_FILTERS "${filter}")
 endfunction()
 

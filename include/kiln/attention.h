@@ -6,8 +6,10 @@
  * and the table of what is supported; examples/attention.c is a whole program.
  *
  * Calls queue their work on the caller's stream and return; they neither wait, nor allocate on the device,
- * nor leave another GPU current. They can therefore be captured in a CUDA graph, after one call outside the
- * capture has loaded the kernels. A context may be used from several threads; each call is by itself.
+ * nor leave another GPU current. They can therefore be captured in a CUDA graph, after one call with the same
+ * problem outside the capture has loaded its kernels. A context may be used from several threads; each call
+ * is by itself. Backward on a Hopper GPU wants the whole GPU: calls on several streams run one after the
+ * other.
  *
  * A call that fails has queued nothing, or the GPU itself has failed. It returns a status other than KILN_OK,
  * and kiln_last_error() then says in one line what was wrong. No exception leaves the library.

@@ -163,6 +163,17 @@ TEST_P(AttentionVariants, AQueryThatSeesNothingGetsZeroAndGivesZero) {
   });
 }
 
+TEST_P(AttentionVariants, AQueryThatSeesNothingStaysZeroBesideValuesThatAreNotNumbers) {
+  if (!masks_products()) GTEST_SKIP() << "composed multiplies masked values by zero";
+  k.resize(70 * kWidth);
+  v.resize(70 * kWidth);
+  v[0] = NAN;  // of the key that queries from 80 on see
+  on_every_isa([&](const Attended& r) {
+    for (int64_t i = 0; i < 80 * kWidth; ++i) ASSERT_TRUE(r.o[i] == 0 && r.dq[i] == 0) << i;
+    for (int64_t i = 80; i < kQueries; ++i) ASSERT_TRUE(std::isnan(r.o[i * kWidth])) << i;
+  });
+}
+
 // Scores of 10^4 and more: softmax is all but a choice of one key, and exp of such a number would be
 // infinite.
 TEST_P(AttentionVariants, ScoresOfTenThousandGiveTheValueOfTheLargest) {

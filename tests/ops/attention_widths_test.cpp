@@ -93,6 +93,17 @@ TEST_P(CudaAttentionWidths, AgreeWithNaive) {
   expect_all_variants({1, 129, 257, 1, 1, D, false, 5});
 }
 
+// Lengths at which flash_hopper's blocks go to and fro, with turns in both orders, and so many heads that a
+// block goes on to the next; and a length from which its forward takes three warpgroups.
+TEST_P(CudaAttentionWidths, AgreeWithNaiveOverManyTiles) {
+  const int64_t D = GetParam();
+  if (D != 64 && D != 80 && D != 128) GTEST_SKIP() << "as the next of 64, 80, 128";
+  expect_all_variants({4, 520, 520, 66, 33, D});
+  expect_all_variants({4, 520, 520, 66, 33, D, false});
+  expect_all_variants({1, 700, 700, 2, 1, D});
+  if (D == 64) expect_all_variants({1, 2200, 2200, 2, 1, D});
+}
+
 // So many heads that variants take the larger of their blocks.
 TEST_P(CudaAttentionWidths, AgreeWithNaiveInLargeBlocks) {
   const int64_t D = GetParam();

@@ -111,6 +111,14 @@ Played play(const AttentionProblem& p, int at_once) {
   return played;
 }
 
+// A turn met twice would be a flag that stops short on the GPU.
+void expect_in_order(const std::map<std::tuple<int, int, int>, std::vector<int>>& turns,
+                     const std::tuple<int, int, int>& tile) {
+  const auto found = turns.find(tile);
+  if (found == turns.end()) return;
+  for (std::size_t i = 0; i < found->second.size(); ++i) EXPECT_EQ(found->second[i], static_cast<int>(i));
+}
+
 template <int kQueries>
 void expect_complete(const AttentionProblem& p, int at_once) {
   SCOPED_TRACE(cat(p.B, " x ", p.Tq, " x ", p.Tk, ", heads ", p.H, "/", p.Hkv, p.causal ? " causal" : "",
@@ -127,6 +135,8 @@ void expect_complete(const AttentionProblem& p, int at_once) {
         for (int j = 0; j * kKeys < p.visible(last); ++j) seen.insert(j);
         const std::tuple<int, int, int> tile{b, h, t};
         const auto met = played.met.find(tile);
+        expect_in_order(played.early, tile);
+        expect_in_order(played.late, tile);
         EXPECT_EQ(met == played.met.end() ? std::multiset<int>{} : met->second, seen) << "tile " << t;
         const auto written = played.written.find(tile);
         EXPECT_EQ(written == played.written.end() ? 0 : written->second, by_blocks ? 1 : 0) << "tile " << t;

@@ -1,6 +1,6 @@
 // Ranks as threads of one process: the laboratory and the test bench. Ranks meet at a host barrier, publish
 // their pointers there, and each does its share of the work; on a GPU the share is queued on the rank's
-// communication stream and ordered by events. No kernel ever spins, so ranks may share one GPU.
+// communication stream and ordered by events. No kernel waits for another rank, so ranks may share one GPU.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // What flash attention's kernels share, whichever tensor-core instructions they are made with: tiles in
 // shared memory, which pairs of queries and keys are seen, and the careful form of a product whose masked
-// values may not be numbers. An Engine (cuda_flash_ampere.cuh, cuda_flash_hopper.cuh) brings the tile's
+// values may not be numbers. An Engine (cuda_flash_ampere.cuh) brings the tile's
 // layout and the two products a warp makes with one. A tile has kRowCount rows of kWidth channels, and
 // at(row, channel).
 #pragma once

@@ -2,6 +2,7 @@
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/tensor_map.h"
 #include "ops/attention/cuda_hopper_backward.cuh"
+#include "ops/attention/cuda_hopper_delta.cuh"
 #include "ops/attention/cuda_hopper_forward.cuh"
 #include "ops/attention/cuda_hopper_workspace.h"
 
@@ -30,6 +31,7 @@ HeadRows<const T> rows_of(const Tensor& t) {
 template <class Shape>
 void run_forward(RankContext& ctx, const AttentionForward& f) {
   using T = typename Shape::T;
+  const Stream stream = cuda_stream(ctx);  // makes the rank's GPU current
   const AttentionProblem& p = f.p;
   const int64_t parts = blocks_for(p.Tq, Shape::kQueries) * p.B * p.H;
   const ForwardArguments<T> a{p,
@@ -42,9 +44,9 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
                               rows_of<T>(f.v),
                               f.lse.data<float>(),
                               static_cast<int>(parts)};
-  const int64_t at_once = int64_t{multiprocessors()} * Shape::kBlocksPerSm;
+  const int64_t at_once = multiprocessors();
   launch(hopper_forward_kernel<Shape>, Grid(std::min(parts, at_once)), Shape::kThreads,
-         sizeof(ForwardMemory<Shape>), cuda_stream(ctx), a);
+         sizeof(ForwardMemory<Shape>), stream, a);
 }
 
 // Heads up to 64, 80 and 128 wide; wider ones are refused before this.
@@ -52,8 +54,9 @@ template <class F>
 void with_shape(const AttentionProblem& p, F f) {
   flash::with_tensor_core_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (p.D <= 64) return f(T{}, std::integral_constant<int, 64>{});
-    if (p.D <= 80) return f(T{}, std::integral_constant<int, 80>{});
+    const int64_t width = hopper_width(p.D);
+    if (width == 64) return f(T{}, std::integral_constant<int, 64>{});
+    if (width == 80) return f(T{}, std::integral_constant<int, 80>{});
     f(T{}, std::integral_constant<int, 128>{});
   });
 }
@@ -61,6 +64,7 @@ void with_shape(const AttentionProblem& p, F f) {
 template <class Shape>
 void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
   using T = typename Shape::T;
+  const Stream stream = cuda_stream(ctx);  // makes the rank's GPU current
   const AttentionProblem& p = b.p;
   const HopperWorkspace w(p);
   std::byte* memory = b.workspace.raw();
@@ -72,7 +76,9 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
                             delta, padded,          counters,           w.counter_count};
   launch(hopper_delta_kernel<T>, Grid(blocks_for(p.B * p.H * w.padded * 8, 256)), 256, 0, cuda_stream(ctx),
          d);
-  const Lots lots(p, Shape::kKeys, Shape::kQueries, multiprocessors());
+  // Ranks may share a GPU; then nobody may wait for a block that has not begun.
+  const int at_once = ctx.world() > 1 ? 0 : multiprocessors();
+  const Lots lots(p, Shape::kKeys, Shape::kQueries, at_once);
   const bool finishes = b.dq.wanted() && !atomic && lots.order != Lots::Order::single;
   const BackwardArguments<T> a{p,
                                Sizes(p),
@@ -97,14 +103,14 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
                                lots.order == Lots::Order::single ? counters : nullptr,
                                atomic,
                                finishes};
-  if (atomic) {
+  if (atomic && b.dq.wanted()) {
     KILN_CUDA_CHECK(cudaMemsetAsync(memory + w.dq_sums, 0, static_cast<std::size_t>(w.late_sums) * 16,
-                                    static_cast<cudaStream_t>(cuda_stream(ctx).handle)));
+                                    static_cast<cudaStream_t>(stream.handle)));
   }
   launch(hopper_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, sizeof(BackwardMemory<Shape>),
-         cuda_stream(ctx), a);
+         stream, a);
   if (!finishes && b.dq.wanted())
-    launch(hopper_write_dq_kernel<Shape>, Grid(2 * p.B * p.H * w.tiles), 128, 0, cuda_stream(ctx), a);
+    launch(hopper_write_dq_kernel<Shape>, Grid(2 * p.B * p.H * w.tiles), 128, 0, stream, a);
 }
 
 bool empty(const AttentionProblem& p) { return p.B * p.H * p.Tq * p.Tk == 0; }

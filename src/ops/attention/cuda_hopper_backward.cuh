@@ -129,13 +129,13 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   const uint64_t k = keys.rows_from(group * 64), v = m.v[s % 2].rows_from(group * 64);
   for (; step < end; ++step) {
     const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2;
-    TileSums s[kQueries / 8], dp[kQueries / 8];
+    TileSums scores[kQueries / 8], dp[kQueries / 8];
     m.q_there[stage].wait(phase);
     const int i0 = m.first_query[stage];
     const uint64_t q = m.q[stage].rows_from(0), dout = m.dout[stage].rows_from(0);
     begin_products();
 #pragma unroll
-    for (int c = 0; c < kD / 16; ++c) add_product<T>(c, s, k + keys.step(c), q + m.q[0].step(c));
+    for (int c = 0; c < kD / 16; ++c) add_product<T>(c, scores, k + keys.step(c), q + m.q[0].step(c));
     close_products();
     m.dout_there[stage].wait(phase);
     begin_products();
@@ -144,13 +144,13 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     close_products();
 
     wait_for_products<1>();
-    settle(s);
+    settle(scores);
 #pragma unroll
     for (int t = 0; t < kQueries / 8; ++t) {
       const float2 lse2 = two_at(&m.lse2[stage][t * 8 + col]);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        s[t].at[e] = exp2_fast(s[t].at[e] * z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
+        scores[t].at[e] = exp2_fast(scores[t].at[e] * z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
     }
     // Away from the border every query sees every key. On it a thread's two keys are seen from `hidden` on.
     if (j0 + kKeys > z.Tk || (z.causal && j0 + kKeys - 1 > i0 + z.ahead)) {
@@ -162,14 +162,14 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
         for (int t = 0; t < kQueries / 8; ++t) {
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            if (t * 8 + col + e % 2 < hidden) s[t].at[e] = 0;
+            if (t * 8 + col + e % 2 < hidden) scores[t].at[e] = 0;
           }
         }
       }
     }
     TileA weights[kQueries / 16];
 #pragma unroll
-    for (int c = 0; c < kQueries / 16; ++c) weights[c] = flash::as_a<T>(s[2 * c], s[2 * c + 1]);
+    for (int c = 0; c < kQueries / 16; ++c) weights[c] = flash::as_a<T>(scores[2 * c], scores[2 * c + 1]);
     const uint64_t dout_columns = m.dout[stage].columns_from(0);
     begin_products();
 #pragma unroll
@@ -274,46 +274,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     do_again_carefully(a, m);
   }
 #endif
-}
-
-// delta, and lse as the backward wants it, for rows up to `padded`; eight threads to a query. Also sets the
-// counters that the backward begins with to zero.
-template <class T>
-struct DeltaArguments {
-  AttentionProblem p;
-  HeadRows<const T> o, dout;
-  const float* lse;
-  float *lse2, *delta;
-  int padded;
-  int* counters;
-  int64_t counter_count;
-};
-
-template <class T>
-__global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant__ DeltaArguments<T> a) {
-  const AttentionProblem& p = a.p;
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, at = thread / 8;
-  for (int64_t c = thread; c < a.counter_count; c += static_cast<int64_t>(gridDim.x) * 256) a.counters[c] = 0;
-  const int64_t head = at / a.padded, i = at % a.padded;
-  if (head >= p.B * p.H) return;  // all eight threads of it
-  const int D = static_cast<int>(p.D);
-  float sum = 0;
-  if (i < p.Tq) {
-    const T* o = a.o.at(head / p.H, head % p.H, D, i);
-    const T* dout = a.dout.at(head / p.H, head % p.H, D, i);
-    for (int c = static_cast<int>(thread % 8) * 8; c < D; c += 64) {
-      const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
-#pragma unroll
-      for (int k = 0; k < 8; ++k) sum += x[k] * y[k];
-    }
-  }
-  const unsigned eight = 0xffu << (threadIdx.x % 32 / 8 * 8);
-#pragma unroll
-  for (int step = 1; step < 8; step *= 2) sum += __shfl_xor_sync(eight, sum, step);
-  if (thread % 8 != 0) return;
-  const float lse = i < p.Tq ? a.lse[head * p.Tq + i] : -INFINITY;
-  a.delta[at] = sum;
-  a.lse2[at] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }
 
 }  // namespace kiln::hopper

@@ -17,7 +17,7 @@ __device__ inline void add_at(float4* to, const TileSums& c) {
                : "memory");
 }
 
-// Four flags a tile: of the early and the late sums, each for two warpgroups.
+// Among all tiles of queries.
 __device__ inline int64_t tile_number(const Sizes& z, const Lots& l, int b, int h, int tile) {
   return static_cast<int64_t>(b * z.H + h) * l.tiles + tile;
 }
@@ -166,8 +166,6 @@ __device__ void with_half(int group, F f) {
   if constexpr (kD > 64 && kD < 128) f(std::integral_constant<int, (kD - 64) / 8>{});
 }
 
-// The tiles that a block writes out when it is done with a head, for one warpgroup. First each lane of a warp
-// waits for one flag: every round trip to memory is one that all wait for.
 template <class Shape, class F>
 __device__ void for_finished_halves(const BackwardArguments<typename Shape::T>& a,
                                     const typename Shape::Lot& at, F f) {
@@ -178,20 +176,24 @@ __device__ void for_finished_halves(const BackwardArguments<typename Shape::T>& 
   }
 }
 
+// The tiles that a block writes out when it is done with a head, for one warpgroup. First each thread waits
+// for one flag: every round trip to memory is one that all wait for. False: something was not a number, and
+// was left.
 template <class Shape>
 __device__ bool finish_head(const BackwardArguments<typename Shape::T>& a, const typename Shape::Lot& at,
                             int group) {
-  const int lane = static_cast<int>(threadIdx.x) % 128;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
   int flag = 0;
   for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
     const int* flags = a.turns + number * 4 + group;
-    if (flag++ % 128 == lane) {
+    if (flag++ % 128 == thread) {
       while (turn_at(flags) != shares.early) __nanosleep(20);
     }
-    if (shares.late > 0 && flag++ % 128 == lane) {
+    if (shares.late > 0 && flag++ % 128 == thread) {
       while (turn_at(flags + 2) != shares.late) __nanosleep(20);
     }
   });
+  __syncwarp();
   meet(2 + group, 128);
   bool finite = true;
   with_half<Shape>(group, [&](auto count) {

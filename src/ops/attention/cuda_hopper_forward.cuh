@@ -14,16 +14,15 @@
 
 namespace kiln::hopper {
 
-template <class T_, int kD_, int kGroups_, int kKeys_ = 128>
+template <class T_, int kD_, int kGroups_>
 struct ForwardShape {
   using T = T_;
-  static constexpr int kD = kD_, kGroups = kGroups_, kKeys = kKeys_, kStages = 2;
+  static constexpr int kD = kD_, kGroups = kGroups_, kKeys = 128, kStages = 2;
   static constexpr int kQueries = 64 * kGroups, kThreads = 128 * (1 + kGroups);
-  static constexpr int kBlocksPerSm = kGroups == 1 ? 2 : 1;
   // Of a thread: an SM's 65,536 shared out.
-  static constexpr int kRegisters = kGroups == 1 ? 232 : kGroups == 2 ? 240 : 160;
+  static constexpr int kRegisters = kGroups == 2 ? 240 : 160;
   static constexpr int kCopyRegisters = kGroups == 3 ? 32 : 24;
-  static_assert(shares_registers(kGroups, kBlocksPerSm, kRegisters, kCopyRegisters));
+  static_assert(shares_registers(kGroups, kRegisters, kCopyRegisters));
 };
 
 template <class Shape>
@@ -235,14 +234,15 @@ __device__ int attend(const ForwardArguments<typename Shape::T>& a, ForwardMemor
     float sum = softmax.sum[half];
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const float factor = sum == 0 ? 0.0f : 1.0f / sum;  // NaN goes through
+    const float factor = 1.0f / sum;  // NaN goes through
     lse[half] = sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
     const int i = at.first + own + g + half * 8;
     if (col == 0 && i < p.Tq) a.lse[(at.b * p.H + at.h) * p.Tq + i] = lse[half];
 #pragma unroll
     for (int c = 0; c < kD / 8; ++c) {
-      o[c].at[2 * half] *= factor;
-      o[c].at[2 * half + 1] *= factor;
+      // A query that sees no key has zeros, also where a masked value made its sums NaN.
+      o[c].at[2 * half] = sum == 0 ? 0.0f : o[c].at[2 * half] * factor;
+      o[c].at[2 * half + 1] = sum == 0 ? 0.0f : o[c].at[2 * half + 1] * factor;
       *reinterpret_cast<uint32_t*>(tile_q.at(own + g + half * 8, c * 8 + col)) =
           two_of(o[c].at[2 * half], o[c].at[2 * half + 1], T{});
     }
@@ -267,7 +267,7 @@ __device__ int attend(const ForwardArguments<typename Shape::T>& a, ForwardMemor
 }
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
+__global__ void __launch_bounds__(Shape::kThreads, 1)
     hopper_forward_kernel(const __grid_constant__ ForwardArguments<typename Shape::T> a) {
 #ifdef KILN_HOPPER_CODE
   extern __shared__ __align__(1024) unsigned char memory[];

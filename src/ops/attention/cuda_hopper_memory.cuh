@@ -3,6 +3,7 @@
 
 #include "ops/attention/cuda_hopper_careful.cuh"
 #include "ops/attention/cuda_hopper_walk.h"
+#include "ops/attention/cuda_hopper_workspace.h"
 #include "ops/cuda_device/tma.cuh"
 
 namespace kiln::hopper {
@@ -11,10 +12,10 @@ template <class T_, int kD_>
 struct BackwardShape {
   using T = T_;
   static constexpr int kD = kD_, kKeys = 128, kStages = 2, kThreads = 384;
-  static constexpr int kQueries = kD <= 64 ? 128 : 64;
+  static constexpr int kQueries = static_cast<int>(hopper_queries(kD));
   static constexpr bool kSplitsQueries = kQueries == 128;  // dq between the warpgroups; else its channels
   static constexpr int kRegisters = 232, kCopyRegisters = 40;
-  static_assert(shares_registers(2, 1, kRegisters, kCopyRegisters));
+  static_assert(shares_registers(2, kRegisters, kCopyRegisters));
   using Lot = KeyLot<kKeys, kQueries>;
 };
 
@@ -36,8 +37,8 @@ struct BackwardMemory {
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
   int first_query[Shape::kStages];
-  // Of two steps in turn: it is the block's turn to add to dq, and what to; a warpgroup has added; that has
-  // been given on.
+  // Of two steps in turn, for the last two of each warpgroup: it is the block's turn to add to dq, and what
+  // to; a warpgroup has added; that has been given on.
   Signal turn_there[2], turn_over[2][2], turn_given[2][2];
   DqShare share[2];
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.

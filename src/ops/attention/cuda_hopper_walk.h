@@ -51,7 +51,7 @@ struct Lots {
   int lots, tiles;    // of keys and of queries, of a head
   int heads;          // B * Hkv
   int per_head;       // blocks
-  int heads_at_once;  // not with single
+  int heads_at_once;  // with single all
   int early;          // lots that are a block's first; with paired
 
   Lots(const AttentionProblem& p, int keys, int queries, int at_once) {

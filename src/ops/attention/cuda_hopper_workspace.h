@@ -8,6 +8,10 @@
 
 namespace kiln {
 
+// Channels of the tiles that hold heads of width D, and the queries of backward's tiles.
+constexpr int64_t hopper_width(int64_t D) { return D <= 64 ? 64 : D <= 80 ? 80 : 128; }
+constexpr int64_t hopper_queries(int64_t width) { return width <= 64 ? 128 : 64; }
+
 struct HopperWorkspace {
   int64_t width, queries, tiles,
       padded;  // channels and queries of a tile; tiles of a head, and their queries
@@ -16,8 +20,8 @@ struct HopperWorkspace {
   std::size_t lse2, delta, counters, dq_sums, total;  // bytes from the beginning on
 
   explicit HopperWorkspace(const AttentionProblem& p) {
-    width = p.D <= 64 ? 64 : p.D <= 80 ? 80 : 128;
-    queries = width <= 64 ? 128 : 64;
+    width = hopper_width(p.D);
+    queries = hopper_queries(width);
     tiles = (p.Tq + queries - 1) / queries;
     padded = tiles * queries;
     const int64_t heads = p.B * p.H;

@@ -103,9 +103,6 @@ __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_grou
 __device__ inline void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-__device__ inline void arrive_at(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 
 // A warpgroup's registers a thread, of the block's: whoever only starts copies leaves them to the others.
 template <int kCount>
@@ -119,8 +116,8 @@ __device__ void take_registers() {
 
 // Whether `groups` warpgroups with `taken` registers a thread and one with `given` make do with what a block
 // begins with; a warpgroup that asks for more waits for ever.
-constexpr bool shares_registers(int groups, int blocks_per_sm, int taken, int given) {
-  const int threads = 128 * (groups + 1), at_first = 65536 / blocks_per_sm / threads / 8 * 8;
+constexpr bool shares_registers(int groups, int taken, int given) {
+  const int threads = 128 * (groups + 1), at_first = 65536 / threads / 8 * 8;
   return 128 * (groups * taken + given) <= at_first * threads;
 }
 

@@ -106,10 +106,8 @@ __device__ void settle(TileSums (&c)[kCount]) {
                      "n"(kAcrossB ? 1 : 0))                                                    \
   }
 KILN_PRODUCTS(2, "16", 8, 8, 9, 10, 11, 12, 13)
-KILN_PRODUCTS(4, "32", 16, 16, 17, 18, 19, 20, 21)
 KILN_PRODUCTS(8, "64", 32, 32, 33, 34, 35, 36, 37)
 KILN_PRODUCTS(10, "80", 40, 40, 41, 42, 43, 44, 45)
-KILN_PRODUCTS(12, "96", 48, 48, 49, 50, 51, 52, 53)
 KILN_PRODUCTS(16, "128", 64, 64, 65, 66, 67, 68, 69)
 
 #undef KILN_PRODUCTS

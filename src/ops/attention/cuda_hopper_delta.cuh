@@ -1,0 +1,51 @@
+// What flash_hopper's backward needs of each query before it begins. Floor: o and dO once in.
+#pragma once
+
+#include "ops/attention/cuda_flash_tiles.cuh"
+
+namespace kiln::hopper {
+
+using flash::HeadRows;
+using flash::kLog2E;
+
+// delta, and lse as the backward wants it, for rows up to `padded`; eight threads to a query. Also sets the
+// counters that the backward begins with to zero.
+template <class T>
+struct DeltaArguments {
+  AttentionProblem p;
+  HeadRows<const T> o, dout;
+  const float* lse;
+  float *lse2, *delta;
+  int padded;
+  int* counters;
+  int64_t counter_count;
+};
+
+template <class T>
+__global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant__ DeltaArguments<T> a) {
+  const AttentionProblem& p = a.p;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, at = thread / 8;
+  for (int64_t c = thread; c < a.counter_count; c += static_cast<int64_t>(gridDim.x) * 256) a.counters[c] = 0;
+  const int64_t head = at / a.padded, i = at % a.padded;
+  if (head >= p.B * p.H) return;  // all eight threads of it
+  const int D = static_cast<int>(p.D);
+  float sum = 0;
+  if (i < p.Tq) {
+    const T* o = a.o.at(head / p.H, head % p.H, D, i);
+    const T* dout = a.dout.at(head / p.H, head % p.H, D, i);
+    for (int c = static_cast<int>(thread % 8) * 8; c < D; c += 64) {
+      const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) sum += x[k] * y[k];
+    }
+  }
+  const unsigned eight = 0xffu << (threadIdx.x % 32 / 8 * 8);
+#pragma unroll
+  for (int step = 1; step < 8; step *= 2) sum += __shfl_xor_sync(eight, sum, step);
+  if (thread % 8 != 0) return;
+  const float lse = i < p.Tq ? a.lse[head * p.Tq + i] : -INFINITY;
+  a.delta[at] = sum;
+  a.lse2[at] = lse == -INFINITY ? INFINITY : lse * kLog2E;
+}
+
+}  // namespace kiln::hopper

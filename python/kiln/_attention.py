@@ -124,12 +124,12 @@ class _Call:
     """What forward and backward share: the library, the problem, and where it runs."""
 
     def __init__(self, library, problem, device, lse_shape):
-        self.library = library if isinstance(library, Library) else load(library)
+        self.loaded = library if isinstance(library, Library) else load(library)
         self.problem = problem
         self.device = device
         self.index = CPU if device.type == "cpu" else device.index
         self.lse_shape = lse_shape
-        self.forward_bytes, self.backward_bytes = self.library.workspace(self.index, problem)
+        self.forward_bytes, self.backward_bytes = self.loaded.workspace(self.index, problem)
 
     def _scratch(self, size):
         """Memory, and its first aligned address."""
@@ -145,7 +145,7 @@ class _Call:
         lse = torch.empty(self.lse_shape, dtype=torch.float32, device=self.device)
         size = self.forward_bytes
         memory, scratch = self._scratch(size)  # `memory` lives until the call is queued
-        self.library.forward(
+        self.loaded.forward(
             self.index, self.problem, _view(q), _view(k), _view(v), _view(o), lse.data_ptr(), scratch, size, self._stream()
         )
         return o, lse
@@ -158,7 +158,7 @@ class _Call:
         size = self.backward_bytes
         memory, scratch = self._scratch(size)
         views = [_view(t) for t in (q, k, v, o)]
-        self.library.backward(
+        self.loaded.backward(
             self.index, self.problem, *views, lse.data_ptr(), _view(dout), *map(_view, grads), scratch, size, self._stream()
         )
         return grads

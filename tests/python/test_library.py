@@ -53,7 +53,7 @@ def aligned(count, align=64):
 class Loaded(unittest.TestCase):
     def setUp(self):
         try:
-            self.library = kiln.load()
+            self.loaded = kiln.load()
         except kiln.NotAvailable as error:
             self.skipTest(str(error))
 
@@ -61,7 +61,7 @@ class Loaded(unittest.TestCase):
         nm = shutil.which("nm")
         if nm is None:
             self.skipTest("nm was not found")
-        listing = subprocess.run([nm, "-D", "--defined-only", self.library.path], check=True, capture_output=True, text=True)
+        listing = subprocess.run([nm, "-D", "--defined-only", self.loaded.path], check=True, capture_output=True, text=True)
         names = {line.split()[-1].split("@")[0] for line in listing.stdout.splitlines()}
         header = (Path(__file__).resolve().parents[2] / "include" / "kiln" / "attention.h").read_text()
         self.assertTrue(names)
@@ -73,7 +73,7 @@ class Loaded(unittest.TestCase):
         ldd = shutil.which("ldd")
         if ldd is None:
             self.skipTest("ldd was not found")
-        listing = subprocess.run([ldd, self.library.path], check=True, capture_output=True, text=True).stdout
+        listing = subprocess.run([ldd, self.loaded.path], check=True, capture_output=True, text=True).stdout
         names = {Path(line.split()[0]).name.split(".so")[0] for line in listing.splitlines()}
         usual = {"linux-vdso", "libstdc++", "libm", "libgcc_s", "libc", "libdl", "libpthread", "librt", "ld-linux-x86-64"}
         self.assertLessEqual(names, usual)
@@ -83,7 +83,7 @@ class Loaded(unittest.TestCase):
         return Problem(**{**fields, **changed})
 
     def test_version(self):
-        self.assertRegex(self.library.version, r"^\d+\.\d+\.\d+ \(.+\)$")
+        self.assertRegex(self.loaded.version, r"^\d+\.\d+\.\d+ \(.+\)$")
 
     def test_a_small_case_on_the_cpu(self):
         problem = self.problem()
@@ -92,10 +92,10 @@ class Loaded(unittest.TestCase):
             for i in range(12):
                 arrays[name][0][i] = math.sin(1.0 + 5 * n + i)
         lse, keep = aligned(3)
-        size, _ = self.library.workspace(CPU, problem)
+        size, _ = self.loaded.workspace(CPU, problem)
         scratch, keep_scratch = aligned(size // 4 + 1, 256)
         views = [View(ctypes.addressof(arrays[name][0]), 12, 4, 4) for name in "qkvo"]
-        self.library.forward(CPU, problem, *views, ctypes.addressof(lse), ctypes.addressof(scratch), size, None)
+        self.loaded.forward(CPU, problem, *views, ctypes.addressof(lse), ctypes.addressof(scratch), size, None)
         q, k, v, o = ([arrays[name][0][4 * t : 4 * t + 4] for t in range(3)] for name in "qkvo")
         for i in range(3):
             weights = [math.exp(0.5 * sum(a * b for a, b in zip(q[i], k[j]))) for j in range(i + 1)]
@@ -106,14 +106,14 @@ class Loaded(unittest.TestCase):
 
     def test_refusals_carry_status_and_reason(self):
         with self.assertRaisesRegex(kiln.BadArgument, "head_dim is 300; 256 is the most") as caught:
-            self.library.variant(CPU, self.problem(head_dim=300))
+            self.loaded.variant(CPU, self.problem(head_dim=300))
         self.assertEqual(caught.exception.status, _library.BAD_ARGUMENT)
         with self.assertRaisesRegex(kiln.NotAvailable, "lse"):
-            self.library.variant(CPU, self.problem(variant=b"naive"))
+            self.loaded.variant(CPU, self.problem(variant=b"naive"))
         with self.assertRaisesRegex(kiln.BadArgument, "no variant 'flush'.*did you mean 'flash'"):
-            self.library.variant(CPU, self.problem(variant=b"flush"))
+            self.loaded.variant(CPU, self.problem(variant=b"flush"))
         with self.assertRaises(kiln.KilnError):
-            self.library.workspace(31000, self.problem())
+            self.loaded.workspace(31000, self.problem())
 
 
 if __name__ == "__main__":

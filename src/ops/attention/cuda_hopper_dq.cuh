@@ -22,57 +22,54 @@ __device__ inline int64_t tile_number(const Sizes& z, const Lots& l, int b, int 
   return static_cast<int64_t>(b * z.H + h) * l.tiles + tile;
 }
 
-// One thread asks whether it is the block's turn, and another for each warpgroup gives it on when that has
-// added. Both mean a round trip to memory, in which a warpgroup would make half a step.
-template <class Shape>
-__device__ void ask_for_turns(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
+// Calls f(step, turn, number of the tile) for all steps of the block.
+template <class Shape, class F>
+__device__ void for_turns(const BackwardArguments<typename Shape::T>& a, const BackwardMemory<Shape>& m,
+                          F f) {
   using Lot = typename Shape::Lot;
-  constexpr int kTileSums = Shape::kQueries * Shape::kD / 4;
   int step = 0;
   for (int s = 0;; ++s) {
     const Lot at(a.z, a.lots, m.number, s);
     if (!at.exists) return;
     QueryWalk<Lot> walk(a.z, at);
-    for (int n = at.steps(a.z); n > 0; --n, ++step, walk.next(at)) {
-      const int slot = step % 2;
-      if (step > 1) {
-        m.turn_given[0][slot].wait((step / 2 % 2) ^ 1);
-        m.turn_given[1][slot].wait((step / 2 % 2) ^ 1);
-      }
-      const Turn mine = at.turn(a.z, a.lots, walk.tile);
-      const int64_t number = tile_number(a.z, a.lots, at.b, walk.h, walk.tile);
-      if (mine.turn > 0 && !a.atomic) {
-        const int* flags = a.turns + number * 4 + (mine.late ? 2 : 0);
-        while (turn_at(flags) != mine.turn || turn_at(flags + 1) != mine.turn) __nanosleep(20);
-      }
-      m.share[slot] = {a.dq_sums + (mine.late && !a.atomic ? a.late_sums : 0) + number * kTileSums,
-                       mine.turn == 0 && !a.atomic};
-      m.turn_there[slot].arrive();
-    }
+    for (int n = at.steps(a.z); n > 0; --n, ++step, walk.next(at))
+      f(step, at.turn(a.z, a.lots, walk.tile), tile_number(a.z, a.lots, at.b, walk.h, walk.tile));
   }
+}
+
+// One thread asks whether it is the block's turn, and another for each warpgroup gives it on when that has
+// added. Both mean a round trip to memory, in which a warpgroup would make half a step.
+template <class Shape>
+__device__ void ask_for_turns(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
+  constexpr int kTileSums = Shape::kQueries * Shape::kD / 4;
+  for_turns(a, m, [&](int step, const Turn& mine, int64_t number) {
+    const int slot = step % 2;
+    if (step > 1) {
+      m.turn_given[0][slot].wait((step / 2 % 2) ^ 1);
+      m.turn_given[1][slot].wait((step / 2 % 2) ^ 1);
+    }
+    if (mine.turn > 0 && !a.atomic) {
+      const int* flags = a.turns + number * 4 + (mine.late ? 2 : 0);
+      while (turn_at(flags) != mine.turn || turn_at(flags + 1) != mine.turn) __nanosleep(20);
+    }
+    m.share[slot] = {a.dq_sums + (mine.late && !a.atomic ? a.late_sums : 0) + number * kTileSums,
+                     mine.turn == 0 && !a.atomic};
+    m.turn_there[slot].arrive();
+  });
 }
 
 template <class Shape>
 __device__ void give_turns_on(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
                               int group) {
-  using Lot = typename Shape::Lot;
-  int step = 0;
-  for (int s = 0;; ++s) {
-    const Lot at(a.z, a.lots, m.number, s);
-    if (!at.exists) return;
-    QueryWalk<Lot> walk(a.z, at);
-    for (int n = at.steps(a.z); n > 0; --n, ++step, walk.next(at)) {
-      const Turn mine = at.turn(a.z, a.lots, walk.tile);
-      int* flag =
-          a.turns + tile_number(a.z, a.lots, at.b, walk.h, walk.tile) * 4 + (mine.late ? 2 : 0) + group;
-      m.turn_over[group][step % 2].wait(step / 2 % 2);
-      if (!a.atomic) {
-        __threadfence();
-        asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(mine.turn + 1) : "memory");
-      }
-      m.turn_given[group][step % 2].arrive();
+  for_turns(a, m, [&](int step, const Turn& mine, int64_t number) {
+    m.turn_over[group][step % 2].wait(step / 2 % 2);
+    if (!a.atomic) {
+      int* flag = a.turns + number * 4 + (mine.late ? 2 : 0) + group;
+      __threadfence();
+      asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(mine.turn + 1) : "memory");
     }
-  }
+    m.turn_given[group][step % 2].arrive();
+  });
 }
 
 // A warpgroup's sums of one step, to where they belong.

@@ -33,7 +33,8 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   using T = typename Shape::T;
   const Stream stream = cuda_stream(ctx);  // makes the rank's GPU current
   const AttentionProblem& p = f.p;
-  const int64_t parts = blocks_for(p.Tq, Shape::kQueries) * p.B * p.H;
+  const int at_once = multiprocessors();
+  const Parts parts(p, Shape::kQueries, at_once);
   const ForwardArguments<T> a{p,
                               map_of_heads(layout_of(f.q, p, p.H), Shape::kQueries),
                               map_of_heads(layout_of(f.k, p, p.Hkv), Shape::kKeys),
@@ -42,10 +43,11 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
                               rows_of<T>(f.q),
                               rows_of<T>(f.k),
                               rows_of<T>(f.v),
+                              flash::head_rows<T>(f.o, p.D, false),
                               f.lse.data<float>(),
-                              static_cast<int>(parts)};
-  const int64_t at_once = multiprocessors();
-  launch(hopper_forward_kernel<Shape>, Grid(std::min(parts, at_once)), Shape::kThreads,
+                              Sizes(p),
+                              parts};
+  launch(hopper_forward_kernel<Shape>, Grid(std::min(parts.count(), at_once)), Shape::kThreads,
          sizeof(ForwardMemory<Shape>), stream, a);
 }
 

@@ -23,7 +23,8 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
     const Lot at(a.z, a.lots, m.number, s);
     if (!at.exists) return;
     const int j0 = at.j * Shape::kKeys;
-    m.lot_free[s % 2].wait((s / 2 % 2) ^ 1);
+    const int v_place = s % Shape::kValues, v_phase = s / Shape::kValues % 2;
+    m.k_free[s % 2].wait((s / 2 % 2) ^ 1);
     m.k_there[s % 2].expect(m.k[0].kBytes);
     fetch_tile(m.k[s % 2], a.k, at.hkv, j0, at.b, m.k_there[s % 2]);
     QueryWalk<Lot> walk(a.z, at);
@@ -36,16 +37,20 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
       fetch_tile(m.q[stage], a.q, walk.h, i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);
-      if (n == 0) {
-        m.v_there[s % 2].expect(m.v[0].kBytes);
-        fetch_tile(m.v[s % 2], a.v, at.hkv, j0, at.b, m.v_there[s % 2]);
-      }
       m.dout_free[stage].wait(phase ^ 1);
       m.dout_there[stage].expect(m.dout[0].kBytes + kRowBytes);
       fetch_tile(m.dout[stage], a.dout, walk.h, i0, at.b, m.dout_there[stage]);
       fetch_bytes(m.delta[stage], a.delta + row, kRowBytes, m.dout_there[stage]);
+      if (n == 0) {
+        m.v_free[v_place].wait(v_phase ^ 1);
+        m.v_there[v_place].expect(m.v[0].kBytes);
+        fetch_tile(m.v[v_place], a.v, at.hkv, j0, at.b, m.v_there[v_place]);
+      }
     }
-    if (at.steps(z) == 0) m.v_there[s % 2].arrive();
+    if (at.steps(z) == 0) {
+      m.v_free[v_place].wait(v_phase ^ 1);
+      m.v_there[v_place].arrive();
+    }
   }
 }
 
@@ -59,7 +64,7 @@ __device__ inline float2 two_at(const float* p) {
   return two;
 }
 
-// dk and dv of a warp's 16 keys, through the memory of k and v.
+// dk and dv of a warp's 16 keys, through the memory of k, and of v or ds.
 template <class Shape>
 __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
                                     const typename Shape::Lot& at, int s, int own,
@@ -74,7 +79,7 @@ __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& 
   if (a.dk.base != nullptr)
     flash::store_strip(a.dk, at.b, at.hkv, z.D, first, z.Tk, dk, z.scale, z.scale, m.k[s % 2], own);
   if (a.dv.base != nullptr)
-    flash::store_strip(a.dv, at.b, at.hkv, z.D, first, z.Tk, dv, 1.0f, 1.0f, m.v[s % 2], own);
+    flash::store_strip(a.dv, at.b, at.hkv, z.D, first, z.Tk, dv, 1.0f, 1.0f, m.dv_on_its_way(s), own);
 }
 
 // At the end, what a warp noted. Not where it was noted: what this takes of registers the products would
@@ -123,21 +128,25 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   const int j0 = lot.j * kKeys, end = step + lot.steps(z);
 
   TileSums dk[kD / 8], dv[kD / 8];
+  const int v_place = s % Shape::kValues;
   m.k_there[s % 2].wait(s / 2 % 2);
-  m.v_there[s % 2].wait(s / 2 % 2);
   const auto& keys = m.k[s % 2];
-  const uint64_t k = keys.rows_from(group * 64), v = m.v[s % 2].rows_from(group * 64);
+  const uint64_t k = keys.rows_from(group * 64), v = m.v[v_place].rows_from(group * 64);
+  if (step == end) {  // so that no phase is missed
+    m.v_there[v_place].wait(s / Shape::kValues % 2);
+    if (Shape::kValues == 1 && lane == 0) m.v_free[v_place].arrive();
+  }
   for (; step < end; ++step) {
     const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2;
     TileSums scores[kQueries / 8], dp[kQueries / 8];
     m.q_there[stage].wait(phase);
-    const int i0 = m.first_query[stage];
     const uint64_t q = m.q[stage].rows_from(0), dout = m.dout[stage].rows_from(0);
     begin_products();
 #pragma unroll
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, scores, k + keys.step(c), q + m.q[0].step(c));
     close_products();
     m.dout_there[stage].wait(phase);
+    m.v_there[v_place].wait(s / Shape::kValues % 2);
     begin_products();
 #pragma unroll
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, dp, v + m.v[0].step(c), dout + m.dout[0].step(c));
@@ -153,6 +162,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
         scores[t].at[e] = exp2_fast(scores[t].at[e] * z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
     }
     // Away from the border every query sees every key. On it a thread's two keys are seen from `hidden` on.
+    const int i0 = *const_cast<const volatile int*>(&m.first_query[stage]);
     if (j0 + kKeys > z.Tk || (z.causal && j0 + kKeys - 1 > i0 + z.ahead)) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -178,6 +188,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     close_products();
     wait_for_products<1>();
     settle(dp);
+    if (Shape::kValues == 1 && step + 1 == end && lane == 0) m.v_free[v_place].arrive();
     TileA gradients[kQueries / 16];
     auto& ds = m.ds[step % 2];
     const uint32_t ds_row = shared_address(ds.at(own + lane % 16, lane / 16 * 8));
@@ -217,15 +228,12 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
       settle(dv);
       settle(dq);
       if (lane == 0) m.dout_free[stage].arrive();
-      if (a.dq.base != nullptr) add_share(m, dq, group, step);
+      if (a.dq.base != nullptr) hand_over_share(m, dq, group, step);
     };
-    if (kD <= 64 || kD == 128 || group == 0) {
-      TileSums dq[8];
+    with_half<Shape>(group, [&](auto count) {
+      TileSums dq[decltype(count)::value];
       finish_step(dq);
-    } else if constexpr (kD > 64 && kD < 128) {
-      TileSums dq[(kD - 64) / 8];
-      finish_step(dq);
-    }
+    });
     wait_for_products<0>();
     settle(dk);
     if (lane == 0) m.q_free[stage].arrive();
@@ -233,12 +241,15 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
 
   const typename Shape::Lot at = m.lot(z, a.lots, s);
   if (!at.late_twin) {
-    meet(1, 256);  // k and v have been read by all, and can take dk and dv on their way out
+    meet(1, 256);  // k, v and ds have been read by all, and can take dk and dv on their way out
     write_key_gradients(a, m, at, s, own, dk, dv);
     show_to_products();  // and then by the copy engine
   }
   __syncwarp();
-  if (lane == 0) m.lot_free[s % 2].arrive();
+  if (lane == 0) {
+    m.k_free[s % 2].arrive();
+    if (Shape::kValues == 2) m.v_free[v_place].arrive();
+  }
   if (a.finishes && at.finishes_head(a.lots, s) && !finish_head<Shape>(a, at, group) && lane == 0)
     m.note(m.careful_queries, own / 16, s);
   return step;
@@ -263,10 +274,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     give_registers<Shape::kCopyRegisters>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) fetch_backward(a, m);
-    if (threadIdx.x % 32 == 0 && warp > 0 && a.dq.base != nullptr) {
-      if (warp == 1) ask_for_turns(a, m);
-      if (warp > 1) give_turns_on(a, m, warp - 2);
-    }
+    if (threadIdx.x % 32 == 0 && (warp == 1 || warp == 2) && a.dq.base != nullptr) send_shares(a, m, warp - 1);
   } else {
     take_registers<Shape::kRegisters>();
     int step = 0;

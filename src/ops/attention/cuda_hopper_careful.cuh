@@ -39,6 +39,12 @@ struct LaneRow {
 #pragma unroll
     for (int k = 0; k < kEach; ++k) at[k] += weight * other.at[k];
   }
+  __device__ bool finite() const {
+    float zero = 0;
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) zero += at[k] * 0.0f;
+    return __all_sync(0xffffffffu, zero == 0) != 0;
+  }
   // To a row of global memory, channels first .. end of it.
   template <class T>
   __device__ void put(T* row, int first, int end, float factor, bool accumulate) const {

@@ -11,12 +11,6 @@ __device__ inline int turn_at(const int* flag) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
   return value;
 }
-__device__ inline void add_at(float4* to, const TileSums& c) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(c.at[0]),
-               "f"(c.at[1]), "f"(c.at[2]), "f"(c.at[3])
-               : "memory");
-}
-
 // Among all tiles of queries.
 __device__ inline int64_t tile_number(const Sizes& z, const Lots& l, int b, int h, int tile) {
   return static_cast<int64_t>(b * z.H + h) * l.tiles + tile;
@@ -37,57 +31,59 @@ __device__ void for_turns(const BackwardArguments<typename Shape::T>& a, const B
   }
 }
 
-// One thread asks whether it is the block's turn, and another for each warpgroup gives it on when that has
-// added. Both mean a round trip to memory, in which a warpgroup would make half a step.
+// Sums of eight columns that a warpgroup has of a step's dq; the last channels may be fewer.
 template <class Shape>
-__device__ void ask_for_turns(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
+__device__ constexpr int tiles_of(int group) {
+  return Shape::kD <= 64 || Shape::kD == 128 || group == 0 ? 8 : (Shape::kD - 64) / 8;
+}
+
+// A warpgroup's sums of one step, to where the senders find them.
+template <class Shape, int kTiles>
+__device__ void hand_over_share(BackwardMemory<Shape>& m, const TileSums (&dq)[kTiles], int group, int step) {
+  if (step > 0) m.dq_free[group][(step - 1) % 2].wait((step - 1) / 2 % 2);
+  float4* to = m.dq[group] + threadIdx.x % 128;
+#pragma unroll
+  for (int c = 0; c < kTiles; ++c) to[c * 128] = {dq[c].at[0], dq[c].at[1], dq[c].at[2], dq[c].at[3]};
+  show_to_products();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) m.dq_there[group][step % 2].arrive();
+}
+
+// A thread waits for the block's turn at a tile, has the copy engine add the shares, and gives the turn on when they
+// are in memory: round trips that together are longer than a step, so there are two such threads, for even and odd
+// steps.
+template <class Shape>
+__device__ void send_shares(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m, int odd) {
   constexpr int kTileSums = Shape::kQueries * Shape::kD / 4;
   for_turns(a, m, [&](int step, const Turn& mine, int64_t number) {
-    const int slot = step % 2;
-    if (step > 1) {
-      m.turn_given[0][slot].wait((step / 2 % 2) ^ 1);
-      m.turn_given[1][slot].wait((step / 2 % 2) ^ 1);
-    }
+    if (step % 2 != odd) return;
+    int* flag = a.turns + number * 2 + (mine.late ? 1 : 0);
+    float4* to = a.dq_sums + (mine.late && !a.atomic ? a.late_sums : 0) + number * kTileSums;
     if (mine.turn > 0 && !a.atomic) {
-      const int* flags = a.turns + number * 4 + (mine.late ? 2 : 0);
-      while (turn_at(flags) != mine.turn || turn_at(flags + 1) != mine.turn) __nanosleep(20);
+      while (turn_at(flag) != mine.turn) __nanosleep(20);
+      show_to_copies();
     }
-    m.share[slot] = {a.dq_sums + (mine.late && !a.atomic ? a.late_sums : 0) + number * kTileSums,
-                     mine.turn == 0 && !a.atomic};
-    m.turn_there[slot].arrive();
-  });
-}
-
-template <class Shape>
-__device__ void give_turns_on(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
-                              int group) {
-  for_turns(a, m, [&](int step, const Turn& mine, int64_t number) {
-    m.turn_over[group][step % 2].wait(step / 2 % 2);
-    if (!a.atomic) {
-      int* flag = a.turns + number * 4 + (mine.late ? 2 : 0) + group;
-      __threadfence();
-      asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(mine.turn + 1) : "memory");
+#pragma unroll
+    for (int group = 0; group < 2; ++group) {
+      constexpr int kBytes = 128 * 16;
+      m.dq_there[group][odd].wait(step / 2 % 2);
+      if (mine.turn == 0 && !a.atomic) {
+        store_bytes(to + group * 8 * 128, m.dq[group], tiles_of<Shape>(group) * kBytes);
+      } else {
+        add_floats(to + group * 8 * 128, m.dq[group], tiles_of<Shape>(group) * kBytes);
+      }
+      close_stores();
     }
-    m.turn_given[group][step % 2].arrive();
+    wait_for_stores<1>();
+    m.dq_free[0][odd].arrive();
+    wait_for_stores<0>();
+    m.dq_free[1][odd].arrive();
+    if (a.atomic) return;
+    wait_for_written_stores();
+    __threadfence();
+    asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(mine.turn + 1) : "memory");
   });
-}
-
-// A warpgroup's sums of one step, to where they belong.
-template <class Shape, int kTiles>
-__device__ void add_share(BackwardMemory<Shape>& m, const TileSums (&dq)[kTiles], int group, int step) {
-  m.turn_there[step % 2].wait(step / 2 % 2);
-  const DqShare share = m.share[step % 2];
-  float4* sums = share.sums + group * 8 * 128 + static_cast<int>(threadIdx.x) % 128;
-  if (share.first) {
-#pragma unroll
-    for (int c = 0; c < kTiles; ++c)
-      __stcg(sums + c * 128, float4{dq[c].at[0], dq[c].at[1], dq[c].at[2], dq[c].at[3]});
-  } else {
-#pragma unroll
-    for (int c = 0; c < kTiles; ++c) add_at(sums + c * 128, dq[c]);
-  }
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) m.turn_over[group][step % 2].arrive();
+  wait_for_written_stores();
 }
 
 // A warpgroup's half of a tile of dq, complete.
@@ -155,12 +151,11 @@ struct FinishedHalf {
   }
 };
 
-// Calls f with the number of sums that a warpgroup has of a tile's half: the last channels may be fewer.
+// Calls f with tiles_of(group), as a constant.
 template <class Shape, class F>
 __device__ void with_half(int group, F f) {
-  constexpr int kD = Shape::kD;
-  if (kD <= 64 || kD == 128 || group == 0) return f(std::integral_constant<int, 8>{});
-  if constexpr (kD > 64 && kD < 128) f(std::integral_constant<int, (kD - 64) / 8>{});
+  if (tiles_of<Shape>(1) == 8 || group == 0) return f(std::integral_constant<int, 8>{});
+  if constexpr (tiles_of<Shape>(1) != 8) f(std::integral_constant<int, tiles_of<Shape>(1)>{});
 }
 
 template <class Shape, class F>
@@ -182,12 +177,12 @@ __device__ bool finish_head(const BackwardArguments<typename Shape::T>& a, const
   const int thread = static_cast<int>(threadIdx.x) % 128;
   int flag = 0;
   for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
-    const int* flags = a.turns + number * 4 + group;
+    const int* flags = a.turns + number * 2;
     if (flag++ % 128 == thread) {
       while (turn_at(flags) != shares.early) __nanosleep(20);
     }
     if (shares.late > 0 && flag++ % 128 == thread) {
-      while (turn_at(flags + 2) != shares.late) __nanosleep(20);
+      while (turn_at(flags + 1) != shares.late) __nanosleep(20);
     }
   });
   __syncwarp();

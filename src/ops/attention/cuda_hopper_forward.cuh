@@ -10,6 +10,7 @@
 #pragma once
 
 #include "ops/attention/cuda_hopper_careful.cuh"
+#include "ops/attention/cuda_hopper_parts.h"
 #include "ops/cuda_device/tma.cuh"
 
 namespace kiln::hopper {
@@ -18,6 +19,7 @@ template <class T_, int kD_, int kGroups_>
 struct ForwardShape {
   using T = T_;
   static constexpr int kD = kD_, kGroups = kGroups_, kKeys = 128, kStages = 2;
+  static constexpr int kParts = 3;  // whose q, and then o, shared memory holds
   static constexpr int kQueries = 64 * kGroups, kThreads = 128 * (1 + kGroups);
   // Of a thread: an SM's 65,536 shared out.
   static constexpr int kRegisters = kGroups == 2 ? 240 : 160;
@@ -28,10 +30,33 @@ struct ForwardShape {
 template <class Shape>
 struct ForwardMemory {
   using T = typename Shape::T;
-  SwizzledTile<T, Shape::kD, Shape::kQueries> q[2];  // of two parts in turn; o on the way out
+  SwizzledTile<T, Shape::kD, Shape::kQueries> q[Shape::kParts];  // o on the way out
   SwizzledTile<T, Shape::kD, Shape::kKeys> k[Shape::kStages], v[Shape::kStages];
-  Signal q_there[2], q_free[2], k_there[Shape::kStages], k_free[Shape::kStages], v_there[Shape::kStages],
+  Signal q_there[Shape::kParts], q_free[Shape::kParts], k_there[Shape::kStages], k_free[Shape::kStages], v_there[Shape::kStages],
       v_free[Shape::kStages];
+  QueryPart<Shape::kQueries, Shape::kKeys> part[Shape::kParts];  // whose q these are
+  struct Rounds {  // none at first
+    int first, last;
+    __device__ void add(int r) {
+      if (last < 0) first = r;
+      last = r;
+    }
+  } not_finite[4 * Shape::kGroups];  // of each warp: it had something that was no number in these, or between
+
+  __device__ void init() {
+    for (int i = 0; i < Shape::kParts; ++i) {
+      q_there[i].init(1);
+      q_free[i].init(Shape::kGroups);
+    }
+    for (int i = 0; i < Shape::kStages; ++i) {
+      k_there[i].init(1);
+      v_there[i].init(1);
+      k_free[i].init(4 * Shape::kGroups);  // a warp each
+      v_free[i].init(4 * Shape::kGroups);
+    }
+    for (Rounds& rounds : not_finite) rounds = {0, -1};
+    show_signals();
+  }
 };
 
 template <class T>
@@ -39,35 +64,20 @@ struct ForwardArguments {
   AttentionProblem p;
   CUtensorMap q, k, v, o;
   HeadRows<const T> q_rows, k_rows, v_rows;
+  HeadRows<T> o_rows;
   float* lse;  // [B, H, Tq]
-  int parts;   // of the work
-};
+  Sizes z;
+  Parts parts;
 
-// A part of the work: some queries of one head.
-template <class Shape>
-struct QueryPart {
-  int h, b, hkv;
-  int first;  // query
-  int steps;  // tiles of keys that any of its queries sees
-  int whole;  // of them, tiles that all see whole
-
-  __device__ QueryPart(const AttentionProblem& p, int number) {
-    const int heads = static_cast<int>(p.B * p.H), last_tile = static_cast<int>((p.Tq - 1) / Shape::kQueries);
-    first = (last_tile - number / heads) * Shape::kQueries;  // the last queries see the most keys
-    h = number % heads % static_cast<int>(p.H);
-    b = number % heads / static_cast<int>(p.H);
-    hkv = h / static_cast<int>(p.group());
-    const int64_t last = first + Shape::kQueries < p.Tq ? first + Shape::kQueries - 1 : p.Tq - 1;
-    steps = static_cast<int>((p.visible(last) + Shape::kKeys - 1) / Shape::kKeys);
-    whole = static_cast<int>(p.visible(first) / Shape::kKeys);
+  __device__ static int number(int r) {
+    return part_number(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), r);
+  }
+  __device__ bool has_part(int r) const { return number(r) < parts.count(); }
+  template <class Shape>
+  __device__ QueryPart<Shape::kQueries, Shape::kKeys> part(int r) const {
+    return {z, parts, number(r)};
   }
 };
-
-// The number of a block's part in round r: to and fro, so that who had a long one has a short one next.
-__device__ inline int part_number(int r) {
-  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  return r * blocks + (r % 2 == 0 ? block : blocks - 1 - block);
-}
 
 // The running softmax of a thread's two queries of its warp's sixteen, g and g + 8.
 struct RunningSoftmax {
@@ -118,152 +128,190 @@ __device__ void hide(TileSums (&s)[kTiles], const int (&limit)[2]) {
 template <class Shape>
 __device__ void fetch_forward(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m) {
   int fetched = 0;  // tiles of keys
-  for (int r = 0; part_number(r) < a.parts; ++r) {
-    const QueryPart<Shape> at(a.p, part_number(r));
-    m.q_free[r % 2].wait((r / 2 % 2) ^ 1);
-    m.q_there[r % 2].expect(m.q[0].kBytes);
-    fetch_tile(m.q[r % 2], a.q, at.h, at.first, at.b, m.q_there[r % 2]);
-    for (int n = 0; n < at.steps; ++n, ++fetched) {
+  for (int r = 0; a.has_part(r); ++r) {
+    const auto at = a.template part<Shape>(r);
+    const int place = r % Shape::kParts;
+    m.q_free[place].wait((r / Shape::kParts % 2) ^ 1);
+    m.part[place] = at;
+    m.q_there[place].expect(m.q[0].kBytes);
+    fetch_tile(m.q[place], a.q, at.h, at.first, at.b, m.q_there[place]);
+    for (int tile = at.steps - 1; tile >= 0; --tile, ++fetched) {
       const int stage = fetched % Shape::kStages, phase = fetched / Shape::kStages % 2;
-      const int row = (at.steps - 1 - n) * Shape::kKeys;
       m.k_free[stage].wait(phase ^ 1);
       m.k_there[stage].expect(m.k[stage].kBytes);
-      fetch_tile(m.k[stage], a.k, at.hkv, row, at.b, m.k_there[stage]);
+      fetch_tile(m.k[stage], a.k, at.hkv, tile * Shape::kKeys, at.b, m.k_there[stage]);
       m.v_free[stage].wait(phase ^ 1);
       m.v_there[stage].expect(m.v[stage].kBytes);
-      fetch_tile(m.v[stage], a.v, at.hkv, row, at.b, m.v_there[stage]);
+      fetch_tile(m.v[stage], a.v, at.hkv, tile * Shape::kKeys, at.b, m.v_there[stage]);
     }
   }
 }
 
-// Part r of the block's; `taken` tiles of keys were used before. Returns how many this one took.
+// o and lse of round r's part, through the memory of its q.
 template <class Shape>
-__device__ int attend(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m, int r,
-                      int taken) {
-  const QueryPart<Shape> at(a.p, part_number(r));
+__device__ void write_output(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m, int r,
+                             const RunningSoftmax& softmax, TileSums (&o)[Shape::kD / 8]) {
   using T = typename Shape::T;
-  constexpr int kD = Shape::kD, kKeys = Shape::kKeys;
   const AttentionProblem& p = a.p;
+  const auto at = m.part[r % Shape::kParts];
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
-  const int own = group * 64 + warp * 16;  // the warp's first query in the block
-  const float scale_log2 = p.scale * kLog2E;
-  auto& tile_q = m.q[r % 2];
-  const uint64_t q = tile_q.rows_from(group * 64);
-
-  TileSums o[kD / 8], s[kKeys / 8];
-  TileA weights[kKeys / 16];
-  RunningSoftmax softmax;
-  float keep[2];
-  const auto begin_scores = [&](int n) {
-    const int stage = (taken + n) % Shape::kStages;
-    m.k_there[stage].wait((taken + n) / Shape::kStages % 2);
-    const uint64_t k = m.k[stage].rows_from(0);
-    begin_products();
-#pragma unroll
-    for (int c = 0; c < kD / 16; ++c) add_product<T>(c, s, q + tile_q.step(c), k + m.k[0].step(c));
-    close_products();
-  };
-  const auto begin_output = [&](int n) {
-    const int stage = (taken + n) % Shape::kStages;
-    m.v_there[stage].wait((taken + n) / Shape::kStages % 2);
-    const uint64_t v = m.v[stage].columns_from(0);
-    begin_products();
-#pragma unroll
-    for (int c = 0; c < kKeys / 16; ++c) multiply_add<T, true>(o, weights[c], v + m.v[0].across_step(c));
-    close_products();
-  };
-  const auto take_scores = [&](int n) {
-    const int tile = at.steps - 1 - n;
-    if (tile >= at.whole) {
-      int limit[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        limit[half] = static_cast<int>(p.visible(at.first + own + g + half * 8)) - tile * kKeys;
-      hide(s, limit);
-    }
-    softmax.take(s, scale_log2, keep);
-  };
-  const auto as_weights = [&] {
-#pragma unroll
-    for (int c = 0; c < kKeys / 16; ++c) weights[c] = flash::as_a<T>(s[2 * c], s[2 * c + 1]);
-  };
-
-  m.q_there[r % 2].wait(r / 2 % 2);
-  if (at.steps > 0) {
-    begin_scores(0);
-    // By now the o of the part before has left, and with it the memory of its q.
-    if (threadIdx.x % 128 == 0 && r > 0) {
-      wait_for_stores();
-      m.q_free[(r - 1) % 2].arrive();
-    }
-    wait_for_products<0>();
-    settle(s);
-    if (lane == 0) m.k_free[taken % Shape::kStages].arrive();
-    take_scores(0);
-    as_weights();
-    for (int n = 1; n < at.steps; ++n) {
-      begin_scores(n);
-      begin_output(n - 1);
-      wait_for_products<1>();
-      settle(s);
-      if (lane == 0) m.k_free[(taken + n) % Shape::kStages].arrive();
-      take_scores(n);
-      wait_for_products<0>();
-      settle(o);
-      if (lane == 0) m.v_free[(taken + n - 1) % Shape::kStages].arrive();
-#pragma unroll
-      for (int c = 0; c < kD / 8; ++c) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) o[c].at[e] *= keep[e / 2];
-      }
-      as_weights();
-    }
-    begin_output(at.steps - 1);
-    wait_for_products<0>();
-    settle(o);
-    if (lane == 0) m.v_free[(taken + at.steps - 1) % Shape::kStages].arrive();
-  } else if (threadIdx.x % 128 == 0 && r > 0) {
-    wait_for_stores();
-    m.q_free[(r - 1) % 2].arrive();
-  }
-
-  float lse[2];
+  const int own = group * 64 + warp * 16;
+  auto& tile = m.q[r % Shape::kParts];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float sum = softmax.sum[half];
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     const float factor = 1.0f / sum;  // NaN goes through
-    lse[half] = sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
     const int i = at.first + own + g + half * 8;
-    if (col == 0 && i < p.Tq) a.lse[(at.b * p.H + at.h) * p.Tq + i] = lse[half];
+    if (col == 0 && i < p.Tq)
+      a.lse[(at.b * p.H + at.h) * p.Tq + i] =
+          sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
 #pragma unroll
-    for (int c = 0; c < kD / 8; ++c) {
+    for (int c = 0; c < Shape::kD / 8; ++c) {
       // A query that sees no key has zeros, also where a masked value made its sums NaN.
       o[c].at[2 * half] = sum == 0 ? 0.0f : o[c].at[2 * half] * factor;
       o[c].at[2 * half + 1] = sum == 0 ? 0.0f : o[c].at[2 * half + 1] * factor;
-      *reinterpret_cast<uint32_t*>(tile_q.at(own + g + half * 8, c * 8 + col)) =
+      *reinterpret_cast<uint32_t*>(tile.at(own + g + half * 8, c * 8 + col)) =
           two_of(o[c].at[2 * half], o[c].at[2 * half + 1], T{});
     }
   }
-  if (!all_finite(o)) {
-    __syncwarp();
-    for (int row = 0; row < 16; ++row) {
-      const int i = at.first + own + row;
-      const float row_lse = __shfl_sync(0xffffffffu, row < 8 ? lse[0] : lse[1], row % 8 * 4);
-      if (i >= p.Tq || row_lse == -INFINITY) continue;
-      careful_output<T, kD>(p, a.q_rows, a.k_rows, a.v_rows, at.b, at.h, i, row_lse)
-          .put(tile_q, own + row, 1.0f);
-    }
-  }
+  if (!all_finite(o) && lane == 0) m.not_finite[own / 16].add(r);
   show_to_products();
   meet(1 + group, 128);
   if (threadIdx.x % 128 == 0) {
-    store_rows(a.o, tile_q, group * 64, at.h, at.first + group * 64, at.b);
+    store_rows(a.o, tile, group * 64, at.h, at.first + group * 64, at.b);
     close_stores();
   }
-  return at.steps;
+}
+
+// At the end, the rows of a warp's that are not finite. Not where they were noted: what this takes of registers
+// the products would miss.
+template <class Shape>
+__device__ void do_again_carefully(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m) {
+  using T = typename Shape::T;
+  const AttentionProblem& p = a.p;
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
+  if (threadIdx.x % 128 == 0) wait_for_written_stores();
+  meet(1 + warp / 4, 128);
+  for (int r = m.not_finite[warp].first; r <= m.not_finite[warp].last; ++r) {
+    const auto at = a.template part<Shape>(r);
+    for (int i = at.first + warp * 16; i < at.first + warp * 16 + 16 && i < p.Tq; ++i) {
+      const float lse = a.lse[(at.b * p.H + at.h) * p.Tq + i];
+      T* row = a.o_rows.at(at.b, at.h, static_cast<int>(p.D), i);
+      if (lse == -INFINITY || LaneRow<Shape::kD>::of(row, static_cast<int>(p.D)).finite()) continue;
+      careful_output<T, Shape::kD>(p, a.q_rows, a.k_rows, a.v_rows, at.b, at.h, i, lse)
+          .put(row, 0, static_cast<int>(p.D), 1.0f, false);
+    }
+  }
+}
+
+template <class Shape>
+__device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m) {
+  using T = typename Shape::T;
+  constexpr int kD = Shape::kD, kKeys = Shape::kKeys, kStages = Shape::kStages, kParts = Shape::kParts;
+  const int group = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+
+  TileSums o[kD / 8], s[kKeys / 8];
+  TileA weights[kKeys / 16];
+  RunningSoftmax softmax;
+  float keep[2];
+  int r = 0, taken = 0;  // parts and tiles of keys that were begun before
+  int whole = 0, tile = 0;  // of the part: its whole tiles, and the tile at hand
+  const auto begin_part = [&] {
+    m.q_there[r % kParts].wait(r / kParts % 2);
+    whole = m.part[r % kParts].whole;
+    tile = m.part[r % kParts].steps - 1;
+  };
+  const auto begin_scores = [&] {
+    m.k_there[taken % kStages].wait(taken / kStages % 2);
+    const uint64_t q = m.q[r % kParts].rows_from(group * 64), k = m.k[taken % kStages].rows_from(0);
+    begin_products();
+#pragma unroll
+    for (int c = 0; c < kD / 16; ++c) add_product<T>(c, s, q + m.q[0].step(c), k + m.k[0].step(c));
+    close_products();
+  };
+  bool begun = false;  // o of this part: the first product overwrites the last part's
+  const auto begin_output = [&](int tile) {
+    m.v_there[tile % kStages].wait(tile / kStages % 2);
+    const uint64_t v = m.v[tile % kStages].columns_from(0);
+    begin_products();
+#pragma unroll
+    for (int c = 0; c < kKeys / 16; ++c)
+      multiply_add<T, true>(o, weights[c], v + m.v[0].across_step(c), c > 0 || begun ? 1 : 0);
+    close_products();
+    begun = true;
+  };
+  const auto take_scores = [&] {
+    settle(s);
+    if (lane == 0) m.k_free[taken % kStages].arrive();
+    if (tile >= whole) {
+      const int first = m.part[r % kParts].first + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
+      const int limit[2] = {a.z.visible(first) - tile * kKeys, a.z.visible(first + 8) - tile * kKeys};
+      hide(s, limit);
+    }
+    softmax.take(s, a.z.scale_log2, keep);
+  };
+  const auto end_output = [&](int tile) {
+    wait_for_products<0>();
+    settle(o);
+    if (lane == 0) m.v_free[tile % kStages].arrive();
+  };
+  const auto as_weights = [&] {
+#pragma unroll
+    for (int c = 0; c < kKeys / 16; ++c) weights[c] = flash::as_a<T>(s[2 * c], s[2 * c + 1]);
+  };
+  // When o of a part has left, the memory of its q is free.
+  bool leaving = false;
+  const auto free_memory = [&](int part) {
+    if (!leaving) return;
+    leaving = false;
+    if (threadIdx.x % 128 != 0) return;
+    wait_for_stores();
+    m.q_free[part % kParts].arrive();
+  };
+
+  begin_part();
+  begin_scores();
+  wait_for_products<0>();
+  take_scores();
+  as_weights();
+  bool more = tile > 0 || a.has_part(1);
+  while (more) {
+    const bool ends = tile == 0;  // the next part's first scores go with this one's last output
+    const RunningSoftmax done = softmax;
+    ++taken;
+    --tile;
+    if (ends) {
+      free_memory(r - 1);  // the next part's q waits for that
+      softmax = {};
+      ++r;
+      begin_part();
+    }
+    begin_scores();
+    begin_output(taken - 1);
+    more = tile > 0 || a.has_part(r + 1);
+    if (!ends) free_memory(r - 1);
+    wait_for_products<1>();
+    take_scores();
+    end_output(taken - 1);
+    as_weights();
+    if (ends) {
+      write_output<Shape>(a, m, r - 1, done, o);
+      leaving = true;
+      begun = false;
+    }
+#pragma unroll
+    for (int c = 0; c < kD / 8; ++c) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) o[c].at[e] *= keep[e / 2];
+    }
+  }
+  begin_output(taken);
+  end_output(taken);
+  write_output<Shape>(a, m, r, softmax, o);
 }
 
 template <class Shape>
@@ -272,28 +320,15 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 #ifdef KILN_HOPPER_CODE
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& m = *reinterpret_cast<ForwardMemory<Shape>*>(memory);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < 2; ++i) {
-      m.q_there[i].init(1);
-      m.q_free[i].init(Shape::kGroups);
-    }
-    for (int i = 0; i < Shape::kStages; ++i) {
-      m.k_there[i].init(1);
-      m.v_there[i].init(1);
-      m.k_free[i].init(4 * Shape::kGroups);  // a warp each
-      m.v_free[i].init(4 * Shape::kGroups);
-    }
-    show_signals();
-  }
+  if (threadIdx.x == 0) m.init();
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<Shape::kCopyRegisters>();
     if (threadIdx.x == 0) fetch_forward(a, m);
   } else {
     take_registers<Shape::kRegisters>();
-    int taken = 0;  // tiles of keys
-    for (int r = 0; part_number(r) < a.parts; ++r) taken += attend(a, m, r, taken);
-    wait_for_stores();
+    attend(a, m);
+    do_again_carefully(a, m);
   }
 #endif
 }

@@ -14,36 +14,37 @@ struct BackwardShape {
   static constexpr int kD = kD_, kKeys = 128, kStages = 2, kThreads = 384;
   static constexpr int kQueries = static_cast<int>(hopper_queries(kD));
   static constexpr bool kSplitsQueries = kQueries == 128;  // dq between the warpgroups; else its channels
+  static constexpr int kValues = kD > 64 ? 1 : 2;  // lots whose v shared memory holds
   static constexpr int kRegisters = 232, kCopyRegisters = 40;
   static_assert(shares_registers(2, kRegisters, kCopyRegisters));
   using Lot = KeyLot<kKeys, kQueries>;
 };
 
-// Where a step's share of dq belongs.
-struct DqShare {
-  float4* sums;
-  bool first;  // begins them
-};
-
 template <class Shape>
 struct BackwardMemory {
   using T = typename Shape::T;
-  SwizzledTile<T, Shape::kD, Shape::kKeys> k[2], v[2];  // of two lots in turn; dk and dv on the way out
+  using Keys = SwizzledTile<T, Shape::kD, Shape::kKeys>;
+  Keys k[2], v[Shape::kValues];  // of lots in turn
   SwizzledTile<T, Shape::kD, Shape::kQueries> q[Shape::kStages], dout[Shape::kStages];
   SwizzledTile<T, Shape::kQueries, Shape::kKeys> ds[2];  // rows are keys
   alignas(16) float lse2[Shape::kStages][Shape::kQueries];
   alignas(16) float delta[Shape::kStages][Shape::kQueries];
-  Signal k_there[2], v_there[2], lot_free[2];
+  alignas(128) float4 dq[2][8 * 128];  // a step's share of each warpgroup, as its threads hold it
+  Signal k_there[2], k_free[2], v_there[Shape::kValues], v_free[Shape::kValues];
+  Signal dq_there[2][2], dq_free[2][2];  // of each warpgroup, at even and at odd steps
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
   int first_query[Shape::kStages];
-  // Of two steps in turn, for the last two of each warpgroup: it is the block's turn to add to dq, and what
-  // to; a warpgroup has added; that has been given on.
-  Signal turn_there[2], turn_over[2][2], turn_given[2][2];
-  DqShare share[2];
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
   uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
   int number;  // the block's
+
+  // dk goes out through the memory of its k, dv through that of v, or, so that the next v can come, of ds.
+  __device__ Keys& dv_on_its_way(int s) {
+    static_assert(Shape::kValues == 2 || sizeof(ds) >= sizeof(Keys));
+    if constexpr (Shape::kValues == 2) return v[s % 2];
+    return reinterpret_cast<Keys&>(ds);
+  }
 
   // By one lane of a warp.
   __device__ void note(uint32_t (&bits)[8][kMostLots / 32], int warp, int s) {
@@ -58,11 +59,13 @@ struct BackwardMemory {
   __device__ void init() {
     for (int i = 0; i < 2; ++i) {
       k_there[i].init(1);
+      k_free[i].init(8);  // a warp each
+      for (Signal& there : dq_there[i]) there.init(4);
+      for (Signal& free : dq_free[i]) free.init(1);
+    }
+    for (int i = 0; i < Shape::kValues; ++i) {
       v_there[i].init(1);
-      lot_free[i].init(8);  // a warp each
-      turn_there[i].init(1);
-      for (Signal& over : turn_over[i]) over.init(4);
-      for (Signal& given : turn_given[i]) given.init(1);
+      v_free[i].init(8);
     }
     for (int i = 0; i < Shape::kStages; ++i) {
       q_there[i].init(1);
@@ -75,6 +78,7 @@ struct BackwardMemory {
 };
 
 static_assert(sizeof(BackwardMemory<BackwardShape<bf16, 128>>) <= 227 * 1024);
+static_assert(sizeof(BackwardMemory<BackwardShape<bf16, 64>>) <= 227 * 1024);
 
 template <class T>
 struct BackwardArguments {
@@ -88,7 +92,7 @@ struct BackwardArguments {
   int padded;
   float4* dq_sums;    // [B, H, tiles][a tile's sums in the order in which threads hold them]
   int64_t late_sums;  // how far behind these the late ones lie
-  int* turns;     // [B, H, tiles, 2, 2]: how many shares have been added, early and late, by each warpgroup
+  int* turns;     // [B, H, tiles, 2]: how many shares have been added, early and late
   int* ticket;    // numbers blocks in the order in which they start; null where all start at once
   bool atomic;    // shares of dq are added as they come, to zeros
   bool finishes;  // blocks write dq out; else another kernel does

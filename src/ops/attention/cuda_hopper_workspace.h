@@ -25,7 +25,7 @@ struct HopperWorkspace {
     tiles = (p.Tq + queries - 1) / queries;
     padded = tiles * queries;
     const int64_t heads = p.B * p.H;
-    counter_count = 1 + 4 * heads * tiles;  // a ticket; turns at each half of each tile's early and late sum
+    counter_count = 1 + 2 * heads * tiles;  // a ticket; turns at each tile's early and late sum
     std::size_t end = 0;
     const auto take = [&](int64_t bytes) {
       const std::size_t begin = end;

@@ -95,15 +95,36 @@ __device__ void store_rows(const CUtensorMap& map, Tile& from, int first, int he
         : "memory");
   }
 }
+// Contiguous bytes, as fetch_bytes; stored, or added as floats to what is there.
+__device__ inline void store_bytes(void* to, const void* from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+__device__ inline void add_floats(void* to, const void* from, int bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
 __device__ inline void close_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until the thread's closed stores have read what they write.
-__device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// Until all but the last kLeft of the thread's closed stores have read what they write.
+template <int kLeft = 0>
+__device__ void wait_for_stores() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
+}
+// What this thread knows to be in global memory, copies it begins from now on find there; and what its copies have
+// written, others find.
+__device__ inline void show_to_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+// Until they are in global memory.
+__device__ inline void wait_for_written_stores() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  show_to_copies();
+}
 
 // A barrier of `threads` threads of the block, by its number (0 is __syncthreads').
 __device__ inline void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-
 // A warpgroup's registers a thread, of the block's: whoever only starts copies leaves them to the others.
 template <int kCount>
 __device__ void give_registers() {

@@ -1,0 +1,59 @@
+// Which queries a block of flash_hopper's forward has, one part after the other. Blocks that are in the GPU at
+// the same time should read the same keys and values: a part reads them at 58 GB/s a multiprocessor and
+// teraflop, which together is more than the memory gives (H200, 256 heads of 128, 1024 tokens, no mask: 460
+// TFLOP/s with one head to a block, where four blocks share a head TTT). And under a mask long parts must come
+// first, and long and short ones in turn. So heads are taken some at a time, and of these the last queries, which
+// see the most keys, of all heads first.
+#pragma once
+
+#include "ops/attention/cuda_hopper_walk.h"
+
+namespace kiln::hopper {
+
+struct Parts {
+  int tiles;     // of a head's queries
+  int heads;     // B * H
+  int together;  // heads that are worked on at the same time
+
+  Parts(const AttentionProblem& p, int queries, int blocks)
+      : tiles(static_cast<int>((p.Tq + queries - 1) / queries)), heads(static_cast<int>(p.B * p.H)) {
+    constexpr int64_t kStaysInCache = 24 << 20;  // bytes of keys and values; the L2 has 50 MiB
+    constexpr int kBlocksAHead = 4;
+    const int64_t bytes = 4 * p.B * p.Hkv * p.Tk * p.D;
+    together = bytes <= kStaysInCache ? heads : blocks / kBlocksAHead;
+    if (together > heads) together = heads;
+    if (together < 1) together = 1;
+  }
+  KILN_HD int count() const { return tiles * heads; }
+};
+
+// A part of the work: some queries of one head.
+template <int kQueries, int kKeys>
+struct QueryPart {
+  int h, b, hkv;
+  int first;  // query
+  int steps;  // tiles of keys that any of its queries sees; one where none sees any
+  int whole;  // of them, tiles that all see whole
+
+  QueryPart() = default;
+  KILN_HD QueryPart(const Sizes& z, const Parts& all, int number) {
+    const int before = number / (all.together * all.tiles) * all.together;
+    const int here = all.heads - before < all.together ? all.heads - before : all.together;
+    const int rest = number - before * all.tiles, head = before + rest % here;
+    first = (all.tiles - 1 - rest / here) * kQueries;
+    h = head % z.H;
+    b = head / z.H;
+    hkv = h / z.group;
+    const int last = first + kQueries < z.Tq ? first + kQueries - 1 : z.Tq - 1;
+    steps = (z.visible(last) + kKeys - 1) / kKeys;
+    if (steps == 0) steps = 1;
+    whole = z.visible(first) / kKeys;
+  }
+};
+
+// The number of a block's part in round r: to and fro, so that who had a long one has a short one next.
+KILN_HD inline int part_number(int block, int blocks, int r) {
+  return r * blocks + (r % 2 == 0 ? block : blocks - 1 - block);
+}
+
+}  // namespace kiln::hopper

@@ -54,7 +54,7 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
   }
 }
 
-// From shared memory, where it is asked for: read in advance, all of a tile's would fill the registers.
+// From shared memory, where it is asked for: the compiler would read a tile's all at once.
 __device__ inline float2 two_at(const float* p) {
   float2 two;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
@@ -120,6 +120,9 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
                               int step) {
   using T = typename Shape::T;
   constexpr int kD = Shape::kD, kQueries = Shape::kQueries, kKeys = Shape::kKeys;
+  // Of lse and delta, read before they are needed: shared memory is busy with the products' operands. All of
+  // a tile's would fill the registers.
+  constexpr int kAhead = kD <= 64 ? 4 : 2;
   const Sizes& z = a.z;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
@@ -152,11 +155,15 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, dp, v + m.v[0].step(c), dout + m.dout[0].step(c));
     close_products();
 
+    float2 early[kAhead];
+#pragma unroll
+    for (int t = 0; t < kAhead; ++t) early[t] = two_at(&m.lse2[stage][t * 8 + col]);
     wait_for_products<1>();
     settle(scores);
 #pragma unroll
     for (int t = 0; t < kQueries / 8; ++t) {
-      const float2 lse2 = two_at(&m.lse2[stage][t * 8 + col]);
+      const float2 lse2 = early[t % kAhead];
+      if (t + kAhead < kQueries / 8) early[t % kAhead] = two_at(&m.lse2[stage][(t + kAhead) * 8 + col]);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
         scores[t].at[e] = exp2_fast(scores[t].at[e] * z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
@@ -186,6 +193,8 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     for (int c = 0; c < kQueries / 16; ++c)
       multiply_add<T, true>(dv, weights[c], dout_columns + m.dout[0].across_step(c));
     close_products();
+#pragma unroll
+    for (int t = 0; t < kAhead; ++t) early[t] = two_at(&m.delta[stage][t * 8 + col]);
     wait_for_products<1>();
     settle(dp);
     if (Shape::kValues == 1 && step + 1 == end && lane == 0) m.v_free[v_place].arrive();
@@ -199,7 +208,8 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
           {weights[c].word[0], weights[c].word[1], weights[c].word[2], weights[c].word[3]}};
 #pragma unroll
       for (int t = 2 * c; t < 2 * c + 2; ++t) {
-        const float2 delta = two_at(&m.delta[stage][t * 8 + col]);
+        const float2 delta = early[t % kAhead];
+        if (t + kAhead < kQueries / 8) early[t % kAhead] = two_at(&m.delta[stage][(t + kAhead) * 8 + col]);
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           dp[t].at[e] = probability[t % 2 * 4 + e] * (dp[t].at[e] - (e % 2 == 0 ? delta.x : delta.y));
@@ -274,7 +284,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     give_registers<Shape::kCopyRegisters>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) fetch_backward(a, m);
-    if (threadIdx.x % 32 == 0 && (warp == 1 || warp == 2) && a.dq.base != nullptr) send_shares(a, m, warp - 1);
+    if (threadIdx.x % 32 == 0 && (warp == 1 || warp == 2) && a.dq.base != nullptr)
+      send_shares(a, m, warp - 1);
   } else {
     take_registers<Shape::kRegisters>();
     int step = 0;

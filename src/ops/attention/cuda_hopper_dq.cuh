@@ -49,11 +49,12 @@ __device__ void hand_over_share(BackwardMemory<Shape>& m, const TileSums (&dq)[k
   if (threadIdx.x % 32 == 0) m.dq_there[group][step % 2].arrive();
 }
 
-// A thread waits for the block's turn at a tile, has the copy engine add the shares, and gives the turn on when they
-// are in memory: round trips that together are longer than a step, so there are two such threads, for even and odd
-// steps.
+// A thread waits for the block's turn at a tile, has the copy engine add the shares, and gives the turn on
+// when they are in memory: round trips that together are longer than a step, so there are two such threads,
+// for even and odd steps.
 template <class Shape>
-__device__ void send_shares(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m, int odd) {
+__device__ void send_shares(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m,
+                            int odd) {
   constexpr int kTileSums = Shape::kQueries * Shape::kD / 4;
   for_turns(a, m, [&](int step, const Turn& mine, int64_t number) {
     if (step % 2 != odd) return;

@@ -32,10 +32,10 @@ struct ForwardMemory {
   using T = typename Shape::T;
   SwizzledTile<T, Shape::kD, Shape::kQueries> q[Shape::kParts];  // o on the way out
   SwizzledTile<T, Shape::kD, Shape::kKeys> k[Shape::kStages], v[Shape::kStages];
-  Signal q_there[Shape::kParts], q_free[Shape::kParts], k_there[Shape::kStages], k_free[Shape::kStages], v_there[Shape::kStages],
-      v_free[Shape::kStages];
+  Signal q_there[Shape::kParts], q_free[Shape::kParts], k_there[Shape::kStages], k_free[Shape::kStages],
+      v_there[Shape::kStages], v_free[Shape::kStages];
   QueryPart<Shape::kQueries, Shape::kKeys> part[Shape::kParts];  // whose q these are
-  struct Rounds {  // none at first
+  struct Rounds {                                                // none at first
     int first, last;
     __device__ void add(int r) {
       if (last < 0) first = r;
@@ -166,8 +166,7 @@ __device__ void write_output(const ForwardArguments<typename Shape::T>& a, Forwa
     const float factor = 1.0f / sum;  // NaN goes through
     const int i = at.first + own + g + half * 8;
     if (col == 0 && i < p.Tq)
-      a.lse[(at.b * p.H + at.h) * p.Tq + i] =
-          sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
+      a.lse[(at.b * p.H + at.h) * p.Tq + i] = sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
 #pragma unroll
     for (int c = 0; c < Shape::kD / 8; ++c) {
       // A query that sees no key has zeros, also where a masked value made its sums NaN.
@@ -186,8 +185,8 @@ __device__ void write_output(const ForwardArguments<typename Shape::T>& a, Forwa
   }
 }
 
-// At the end, the rows of a warp's that are not finite. Not where they were noted: what this takes of registers
-// the products would miss.
+// At the end, the rows of a warp's that are not finite. Not where they were noted: what this takes of
+// registers the products would miss.
 template <class Shape>
 __device__ void do_again_carefully(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m) {
   using T = typename Shape::T;
@@ -218,7 +217,7 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
   TileA weights[kKeys / 16];
   RunningSoftmax softmax;
   float keep[2];
-  int r = 0, taken = 0;  // parts and tiles of keys that were begun before
+  int r = 0, taken = 0;     // parts and tiles of keys that were begun before
   int whole = 0, tile = 0;  // of the part: its whole tiles, and the tile at hand
   const auto begin_part = [&] {
     m.q_there[r % kParts].wait(r / kParts % 2);
@@ -248,7 +247,8 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
     settle(s);
     if (lane == 0) m.k_free[taken % kStages].arrive();
     if (tile >= whole) {
-      const int first = m.part[r % kParts].first + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
+      const int first =
+          m.part[r % kParts].first + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
       const int limit[2] = {a.z.visible(first) - tile * kKeys, a.z.visible(first + 8) - tile * kKeys};
       hide(s, limit);
     }

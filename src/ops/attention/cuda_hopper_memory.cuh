@@ -14,7 +14,7 @@ struct BackwardShape {
   static constexpr int kD = kD_, kKeys = 128, kStages = 2, kThreads = 384;
   static constexpr int kQueries = static_cast<int>(hopper_queries(kD));
   static constexpr bool kSplitsQueries = kQueries == 128;  // dq between the warpgroups; else its channels
-  static constexpr int kValues = kD > 64 ? 1 : 2;  // lots whose v shared memory holds
+  static constexpr int kValues = kD > 64 ? 1 : 2;          // lots whose v shared memory holds
   static constexpr int kRegisters = 232, kCopyRegisters = 40;
   static_assert(shares_registers(2, kRegisters, kCopyRegisters));
   using Lot = KeyLot<kKeys, kQueries>;
@@ -92,10 +92,10 @@ struct BackwardArguments {
   int padded;
   float4* dq_sums;    // [B, H, tiles][a tile's sums in the order in which threads hold them]
   int64_t late_sums;  // how far behind these the late ones lie
-  int* turns;     // [B, H, tiles, 2]: how many shares have been added, early and late
-  int* ticket;    // numbers blocks in the order in which they start; null where all start at once
-  bool atomic;    // shares of dq are added as they come, to zeros
-  bool finishes;  // blocks write dq out; else another kernel does
+  int* turns;         // [B, H, tiles, 2]: how many shares have been added, early and late
+  int* ticket;        // numbers blocks in the order in which they start; null where all start at once
+  bool atomic;        // shares of dq are added as they come, to zeros
+  bool finishes;      // blocks write dq out; else another kernel does
 
   __device__ CarefulGradients<T> careful() const {
     return {p, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};

@@ -112,8 +112,8 @@ template <int kLeft = 0>
 __device__ void wait_for_stores() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
 }
-// What this thread knows to be in global memory, copies it begins from now on find there; and what its copies have
-// written, others find.
+// What this thread knows to be in global memory, copies it begins from now on find there; and what its copies
+// have written, others find.
 __device__ inline void show_to_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 // Until they are in global memory.
 __device__ inline void wait_for_written_stores() {

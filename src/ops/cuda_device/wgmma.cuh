@@ -82,28 +82,28 @@ __device__ void settle(TileSums (&c)[kCount]) {
   }
 
 // `tiles` sums of eight columns side by side. p0 to p6 are the places of what stands behind the sums.
-#define KILN_PRODUCTS(tiles, columns, registers, p0, p1, p2, p3, p4, p5, p6)                   \
-  /* c = A B, both operands in shared memory */                                                \
-  template <class T, bool kAcrossA = false, bool kAcrossB = false>                             \
-  __device__ void multiply(TileSums(&c)[tiles], uint64_t a, uint64_t b) {                      \
-    KILN_WGMMA_TYPED(tiles, "=f", "0", columns, registers,                                     \
-                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),       \
-                     "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0))                             \
-  }                                                                                            \
-  /* c += A B, likewise */                                                                     \
-  template <class T, bool kAcrossA = false, bool kAcrossB = false>                             \
-  __device__ void multiply_add(TileSums(&c)[tiles], uint64_t a, uint64_t b) {                  \
-    KILN_WGMMA_TYPED(tiles, "+f", "1", columns, registers,                                     \
-                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),       \
-                     "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0))                             \
-  }                                                                                            \
-  /* c += A B, the left operand in registers; c = A B where `adds` is zero */                  \
-  template <class T, bool kAcrossB = false>                                                    \
+#define KILN_PRODUCTS(tiles, columns, registers, p0, p1, p2, p3, p4, p5, p6)                    \
+  /* c = A B, both operands in shared memory */                                                 \
+  template <class T, bool kAcrossA = false, bool kAcrossB = false>                              \
+  __device__ void multiply(TileSums(&c)[tiles], uint64_t a, uint64_t b) {                       \
+    KILN_WGMMA_TYPED(tiles, "=f", "0", columns, registers,                                      \
+                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),        \
+                     "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0))                              \
+  }                                                                                             \
+  /* c += A B, likewise */                                                                      \
+  template <class T, bool kAcrossA = false, bool kAcrossB = false>                              \
+  __device__ void multiply_add(TileSums(&c)[tiles], uint64_t a, uint64_t b) {                   \
+    KILN_WGMMA_TYPED(tiles, "+f", "1", columns, registers,                                      \
+                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),        \
+                     "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0))                              \
+  }                                                                                             \
+  /* c += A B, the left operand in registers; c = A B where `adds` is zero */                   \
+  template <class T, bool kAcrossB = false>                                                     \
   __device__ void multiply_add(TileSums(&c)[tiles], const TileA& a, uint64_t b, int adds = 1) { \
-    KILN_WGMMA_TYPED(tiles, "+f", "%" #p6, columns, registers,                                     \
-                     "{%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p5 ";", \
-                     "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b),   \
-                     "n"(kAcrossB ? 1 : 0), "r"(adds))                                         \
+    KILN_WGMMA_TYPED(tiles, "+f", "%" #p6, columns, registers,                                  \
+                     "{%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p5 ";",  \
+                     "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b),    \
+                     "n"(kAcrossB ? 1 : 0), "r"(adds))                                          \
   }
 KILN_PRODUCTS(2, "16", 8, 8, 9, 10, 11, 12, 13, 14)
 KILN_PRODUCTS(8, "64", 32, 32, 33, 34, 35, 36, 37, 38)

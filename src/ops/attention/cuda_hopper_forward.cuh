@@ -14,10 +14,10 @@
 
 namespace kiln::hopper {
 
-template <class T_, int kD_, int kGroups_>
+template <class T_, int kD_, int kGroups_, int kKeys_ = 128, int kStages_ = 2>
 struct ForwardShape {
   using T = T_;
-  static constexpr int kD = kD_, kGroups = kGroups_, kKeys = 128, kStages = 2;
+  static constexpr int kD = kD_, kGroups = kGroups_, kKeys = kKeys_, kStages = kStages_;
   static constexpr int kQueries = 64 * kGroups, kThreads = 128 * (1 + kGroups);
   // Of a thread: an SM's 65,536 shared out.
   static constexpr int kRegisters = kGroups == 2 ? 240 : 160;

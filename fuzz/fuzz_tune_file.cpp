@@ -1,5 +1,6 @@
 // Any text is a file of measured choices or an Error that names it. What is taken has names that can be
-// printed, algorithms that are hexadecimal and each problem once; it is the same text when written out again.
+// printed, algorithms that are hexadecimal and each problem and shape once; it is the same text when written
+// out again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,6 +17,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::set<std::string> problems;
     for (const kiln::MatmulChoice& c : file.choices) {
       if (!problems.insert(c.problem).second || c.algorithm.size() % 2 != 0 || !(c.us >= 0)) std::abort();
+    }
+    std::set<kiln::AttentionShape> shapes;
+    for (const kiln::AttentionChoice& c : file.attention) {
+      if (!shapes.insert(c.shape).second || c.tiles.keys < 1 || !(c.us >= 0)) std::abort();
     }
     if (kiln::tune_file_name(file.place.gpu).find('/') != std::string::npos) std::abort();
     const std::string again = kiln::tune_text(file);

@@ -9,7 +9,7 @@
 #include "kiln/bench_attention_check.h"
 #include "kiln/bench_place.h"
 #include "kiln/out_of_memory.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/tile_choice.h"
 #include "ops/select.h"
 
 namespace kiln::cli {
@@ -31,6 +31,7 @@ double sum_of_passes(AttentionPass p, const Rates& best, const std::function<Cos
 RankOptions common_rank(const AttentionRequest& request) {
   RankOptions o = options_for(request.device, request.threads, request.seed);
   o.memory_cap = request.memory_cap;
+  o.attention_choices = request.choices;
   for (const GpuInfo& gpu : list_gpus()) {  // what is planned for it must be what runs on it
     if (request.device == Device::cuda(gpu.index)) o.meta_compute_capability = 10 * gpu.major + gpu.minor;
   }
@@ -125,6 +126,8 @@ std::vector<AttentionRow> rows_of(const AttentionRequest& request, const RankOpt
     try {
       row.plan = plan_attention(cell, with_variant(rank, wanted));
       row.variant = row.plan.variant;
+      if (request.device.target == DeviceType::cuda && !tile_candidates(row.variant, cell.problem()).empty())
+        row.tiles = chosen_tiles(request.choices, row.variant, cell.problem()).str();
     } catch (const Error& error) {
       row.status = AttentionRow::Status::skipped;
       row.reason = error.what();

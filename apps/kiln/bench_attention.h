@@ -21,6 +21,7 @@ struct AttentionRequest {
   std::vector<AttentionCell> cells;
   std::vector<std::string> variants;  // "auto": the one a run takes
   std::vector<AttentionPass> passes;
+  AttentionChoices choices;  // of tiles, measured before; else the defaults
   AttentionClock clock;
   bool skip_slow = true;       // naive on the CPU, where one call would take long
   bool laws = false;           // also how the memory grows with the sequence
@@ -38,6 +39,7 @@ struct AttentionRow {
   AttentionCell cell;
   std::string variant;     // the one that runs
   bool automatic = false;  // and runs without being asked for
+  std::string tiles;       // of its forward pass, where there is a choice
   AttentionPlan plan;
   AttentionMemory measured;
   std::size_t room = 0;  // bytes; where there is too little

@@ -1,7 +1,8 @@
 #include "kiln/bench_attention_cells.h"
 
+#include <cmath>
+
 #include "autograd/tape.h"
-#include "ops/attention/attention.h"
 
 namespace kiln::cli {
 
@@ -33,6 +34,11 @@ std::string AttentionCell::str() const {
 BenchShape AttentionCell::shape() const {
   return {{"batch", batch}, {"seq", seq}, {"kv_seq", 0},           {"heads", heads},
           {"kv_heads", 0},  {"dim", d},   {"full", causal ? 0 : 1}};
+}
+
+AttentionProblem AttentionCell::problem() const {
+  const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
+  return {batch, seq, seq, heads, heads, d, dtype, scale, causal};
 }
 
 OpBench AttentionCell::bench() const {

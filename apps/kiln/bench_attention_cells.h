@@ -6,6 +6,7 @@
 
 #include "base/cost.h"
 #include "op_cases/bench_case.h"
+#include "ops/attention/attention.h"
 
 namespace kiln::cli {
 
@@ -27,6 +28,7 @@ struct AttentionCell {
   // The op's case for this cell; `packed` has one input in place of three.
   OpBench bench() const;
   BenchShape shape() const;
+  AttentionProblem problem() const;
   friend bool operator==(const AttentionCell&, const AttentionCell&) = default;
 };
 

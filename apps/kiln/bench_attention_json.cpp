@@ -47,6 +47,7 @@ ordered_json row_json(const AttentionReport& report, const AttentionRow& r) {
                       {"variant", r.variant},
                       {"auto", r.automatic},
                       {"gate", r.gate()}};
+  if (!r.tiles.empty()) row["tiles"] = r.tiles;
   if (!r.reason.empty()) row["reason"] = r.reason;
   if (r.status == Status::skipped) return row;
   ordered_json by_tensor = ordered_json::object();

@@ -9,6 +9,7 @@
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
 #include "kiln/out_of_memory.h"
+#include "kiln/tuned.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
 
@@ -30,10 +31,6 @@ RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   return o;
 }
 
-void use_tuning(RankContext& ctx, const BenchStepRequest& request) {
-  if (request.tuning) ctx.backend().use_matmuls(request.tuning->choices);
-}
-
 void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
   row.status = StepRow::Status::no_memory;
   row.reason = std::move(why);
@@ -44,7 +41,7 @@ void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfM
                 Clock::time_point begun) {
   RankContext ctx(rank);
   ctx.allocator().add_observer(&full);
-  use_tuning(ctx, request);
+  if (request.tuning) use_tuning(ctx, *request.tuning);
   StepRun step(ctx, row.spec);
   StreamMarks marks(ctx);
   const int all = request.warmups + request.steps;
@@ -123,7 +120,7 @@ void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
       if (gpu && !times) times.emplace();
       RankContext ctx(rank);
       ctx.allocator().add_observer(&full);
-      use_tuning(ctx, request);
+      if (request.tuning) use_tuning(ctx, *request.tuning);
       row.split = gpu ? split_by_kernels(ctx, row.spec, *times) : split_by_ops(ctx, row.spec);
     });
   }

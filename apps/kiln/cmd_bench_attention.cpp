@@ -10,22 +10,20 @@
 #include "base/error.h"
 #include "device/gpu_info.h"
 #include "kiln/bench_attention.h"
+#include "kiln/bench_attention_options.h"
 #include "kiln/bench_attention_pages.h"
 #include "kiln/bench_options.h"
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
+#include "kiln/tuned.h"
 #include "ops/op_list.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
 namespace {
 
-constexpr int64_t kLongest = 1 << 24, kMostHeads = 1 << 16, kMostBatch = 1 << 20, kWidest = 4096;
-
-struct Typed {
-  std::string table = "grid", batch, heads, seqs, ds, dtypes, variants = "naive,auto", iters, seconds, memory,
-              warmup, threads = "0", format;
-  bool causal = false, full = false;
+struct Typed : TypedCells {
+  std::string variants = "naive,auto", iters, seconds, memory, tune = "auto", warmup, threads = "0", format;
   const CLI::Option* variant_option = nullptr;
 };
 
@@ -60,6 +58,9 @@ AttentionRequest common_request(const Typed& t, const CommonOptions& common) {
   require_gpu(common.device, gpus, why_no_gpu);
   r.device = Device::parse(common.device);
   r.variants = read_variants(t.variants, r.device.target);
+  if (const auto tuning = find_tuning(t.tune, common.out, tune_place(r.device),
+                                      [](const std::string& line) { fmt::print(stderr, "{}\n", line); }))
+    r.choices.use(tuning->attention);
   r.skip_slow = t.variant_option->count() == 0;
   check_attention_request(r);
   return r;
@@ -70,57 +71,6 @@ TimingOptions timing_of(const Typed& t, int iters, double seconds) {
   read_number<int>("--iters", t.iters, 1, 1 << 20, iters);
   read_number<double>("--seconds", t.seconds, 0.001, 1e6, seconds);
   return {.warmups = 3, .min_samples = iters, .max_samples = iters, .min_seconds = 0, .max_seconds = seconds};
-}
-
-AttentionGrid read_grid(const Typed& t, AttentionGrid grid) {
-  read_number<int64_t>("--batch", t.batch, 1, kMostBatch, grid.batch);
-  read_number<int64_t>("--heads", t.heads == "none" ? "1" : t.heads, 1, kMostHeads, grid.heads);
-  if (!t.seqs.empty()) grid.seqs = read_doubling("--seq", t.seqs, kLongest);
-  if (!t.ds.empty()) grid.ds = read_doubling("--d", t.ds, kWidest);
-  if (!t.dtypes.empty()) grid.dtypes = parse_dtypes(t.dtypes);
-  if (t.causal && t.full)
-    throw Error("--causal and --full are both given; expected one of them", {}, ErrorKind::usage);
-  grid.causal = t.causal || (grid.causal && !t.full);
-  return grid;
-}
-
-// A table's cells are what they are; --seq, --d, --causal and --full choose among them.
-std::vector<AttentionCell> read_table(const Typed& t) {
-  const std::size_t which = index_of("--table", t.table, {"grid", "tokens16k", "steps"});
-  if (which == 0) {
-    AttentionGrid grid{.batch = 1,
-                       .heads = 1,
-                       .seqs = read_doubling("--seq", "128..65536", kLongest),
-                       .ds = read_doubling("--d", "16..128", kWidest),
-                       .dtypes = {DType::bf16, DType::f32},
-                       .causal = true};
-    return grid_cells(read_grid(t, grid));
-  }
-  for (const auto& [option, given] :
-       {std::pair("--batch", !t.batch.empty()), {"--heads", !t.heads.empty()}}) {
-    if (given)
-      throw Error(fmt::format("{} goes with --table grid; the cells of {} have their own", option, t.table),
-                  {}, ErrorKind::usage);
-  }
-  const std::vector<DType> dtypes = parse_dtypes(t.dtypes.empty() ? "bf16" : t.dtypes);
-  std::vector<AttentionCell> cells = which == 1 ? tokens16k_cells(dtypes) : step_cells(dtypes);
-  auto drop = [&](const std::string& option, const std::function<bool(const AttentionCell&)>& unwanted) {
-    std::erase_if(cells, unwanted);
-    if (cells.empty())
-      throw Error(fmt::format("no cell of {} is left by {}", t.table, option), {}, ErrorKind::usage);
-  };
-  auto keep = [&](const char* option, const std::string& text, int64_t most, int64_t AttentionCell::* size) {
-    if (text.empty()) return;
-    const std::vector<int64_t> wanted = read_doubling(option, text, most);
-    drop(fmt::format("{} {}", option, text), [&](const AttentionCell& c) {
-      return std::find(wanted.begin(), wanted.end(), c.*size) == wanted.end();
-    });
-  };
-  keep("--seq", t.seqs, kLongest, &AttentionCell::seq);
-  keep("--d", t.ds, kWidest, &AttentionCell::d);
-  if (t.causal) drop("--causal", [](const AttentionCell& c) { return !c.causal; });
-  if (t.full) drop("--full", [](const AttentionCell& c) { return c.causal; });
-  return cells;
 }
 
 void run_study(const AttentionRequest& request, const Typed& t, const CommonOptions& common) {
@@ -156,6 +106,9 @@ void add_common(CLI::App* app, Typed& t) {
       app->add_option("--variant,--impl", t.variants,
                       fmt::format("Names, all, or auto: what a run takes (default {})", t.variants))
           ->type_name("NAME,...");
+  app->add_option("--tune", t.tune,
+                  "Tiles: a file of kiln tune, off, or auto (default): the one for this GPU in --out, if any")
+      ->type_name("FILE");
   app->add_option("--memory", t.memory, "As if the device had no more: 24GiB")->type_name("SIZE");
   app->add_option("--threads", t.threads, "Of the CPU (default all)")->type_name("N");
   app->add_option("--format", t.format, "table, md or csv (default table)")->type_name("NAME");
@@ -217,6 +170,7 @@ std::function<bool()> add_bench_attention(CLI::App& app, const CommonOptions& co
 
 std::function<bool()> add_bench_flash(CLI::App& app, const CommonOptions& common) {
   auto t = std::make_shared<Typed>();
+  t->table = "grid";
   CLI::App* study = app.add_subcommand("flash", "Attention's kernels with a cold cache, beside their floor");
   study->footer(fmt::format("{}kiln bench flash --table tokens16k --d 128 --json", kAlso));
   study
@@ -236,7 +190,12 @@ std::function<bool()> add_bench_flash(CLI::App& app, const CommonOptions& common
     AttentionRequest r = common_request(*t, common);
     r.command = "bench flash";
     r.table = t->table;
-    r.cells = read_table(*t);
+    r.cells = read_table(*t, {.batch = 1,
+                              .heads = 1,
+                              .seqs = read_doubling("--seq", "128..65536", kLongestSequence),
+                              .ds = read_doubling("--d", "16..128", kWidestHead),
+                              .dtypes = {DType::bf16, DType::f32},
+                              .causal = true});
     r.passes = {AttentionPass::forward, AttentionPass::backward, AttentionPass::both};
     r.clock.flush = flush_bytes(r.device);
     r.clock.timing = timing_of(*t, 50, 2);

@@ -1,5 +1,5 @@
 // kiln tune: the fastest algorithm for each matrix product of a training step, by measurement, into a file
-// that --tune of other commands reads.
+// that --tune of other commands reads. `kiln tune attention` is in cmd_tune_attention.cpp.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,7 @@
 #include "device/gpu_info.h"
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
+#include "kiln/cmd_tune_attention.h"
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
 #include "kiln/tune.h"
@@ -70,7 +71,10 @@ CommandBody add_tune(CLI::App& app, const CommonOptions& common) {
   app.add_option("--variant", t->variants, "As the run will have it: attention=naive,qkv=split,...")
       ->type_name("OP=NAME,...");
   app.add_option("--recompute", t->recompute, "none (default), block, every:k or nested")->type_name("NAME");
-  return [t, &common] { run_tune(*t, common); };
+  const std::function<bool()> attention = add_tune_attention(app, common);
+  return [t, attention, &common] {
+    if (!attention()) run_tune(*t, common);
+  };
 }
 
 }  // namespace kiln::cli

@@ -243,7 +243,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   if (done) return already_done(state, *found, config);
   const auto tuning = tuning_of_run(folder, found.has_value(), r.tune, tune_place(r.device),
                                     [&view](const std::string& line) { view.on_note(line); });
-  if (tuning) ctx.backend().use_matmuls(tuning->choices);
+  if (tuning) use_tuning(ctx, *tuning);
   Llama model(config);
   model.params().materialize(ctx, layout);
   Strategy one_rank;

@@ -1,8 +1,5 @@
 #include "kiln/tune.h"
 
-#include <filesystem>
-
-#include "base/atomic_file.h"
 #include "base/build_info.h"
 #include "base/error.h"
 #include "kiln/bench_check.h"
@@ -12,8 +9,6 @@
 
 namespace kiln::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int kSteps = 2;  // the second meets what only a step after another does
 
@@ -63,27 +58,6 @@ void tune_step(const TuneRequest& r, TunedStep& step, const TuneNote& progress) 
   for (MatmulChoice& c : step.products) c.calls /= kSteps;
 }
 
-// What the file holds already, where that still counts.
-TuneFile earlier_choices(const std::string& path, const TunePlace& here, const TuneNote& say) {
-  TuneFile none{here, build_info().build_id, {}};
-  if (!fs::exists(path)) return none;
-  TuneFile file = read_tune_file(path);
-  const std::string why = why_not_here(file, here, path);
-  if (why.empty()) return file;
-  say(cat(why, ": its ", file.choices.size(), " choices are replaced"));
-  return none;
-}
-
-// Is there a place for the result? Better said now than after minutes.
-void check_writable(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  if (error)
-    throw Error(cat("cannot make the folder of ", path, ": ", error.message()),
-                "name a folder that can be written with --out");
-  const AtomicFile probe(path);
-}
-
 }  // namespace
 
 double TunedStep::default_us() const { return totals_of(products).before; }
@@ -108,8 +82,8 @@ TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& pr
       }
     }
   }
-  report.file = ((out.empty() ? fs::path(".") : fs::path(out)) / tune_file_name(here->gpu)).string();
-  check_writable(report.file);
+  report.file = tune_path(out, *here);
+  check_tune_path(report.file);
   TuneFile file = earlier_choices(report.file, *here, say);
   for (TunedStep& step : report.steps) {
     tune_step(r, step, progress);

@@ -2,8 +2,11 @@
 
 #include <filesystem>
 
+#include "base/atomic_file.h"
+#include "base/build_info.h"
 #include "base/error.h"
 #include "device/gpu_info.h"
+#include "ops/attention/tile_choice.h"
 
 namespace kiln::cli {
 namespace {
@@ -11,6 +14,20 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAgain = "run `kiln tune` here, or use --tune off";
+
+// Why a file cannot be gone by: another place, or tiles of another kiln. Empty: it can.
+std::string why_not_usable(const TuneFile& file, const TunePlace& here, const std::string& path) {
+  if (std::string why = why_not_here(file, here, path); !why.empty()) return why;
+  const std::string why = why_no_such_tiles(file.attention);
+  return why.empty() ? why : cat(path, ": ", why);
+}
+
+// "12 matrix products and 3 shapes of attention"
+std::string what_is_chosen(const TuneFile& file) {
+  return cat(file.choices.size(), " matrix products",
+             file.attention.empty() ? std::string()
+                                    : cat(" and tiles for ", file.attention.size(), " shapes of attention"));
+}
 
 std::optional<TuneFile> tuning_of_earlier_part(const RunFolder& run, const std::string& tune,
                                                const std::optional<TunePlace>& here, const Say& say) {
@@ -22,7 +39,7 @@ std::optional<TuneFile> tuning_of_earlier_part(const RunFolder& run, const std::
   if (!kept) return std::nullopt;
   TuneFile file =
       read_tune_file(path, "without it the run goes on with the library's own products, and other last bits");
-  const std::string why = here ? why_not_here(file, *here, path) : cat(path, " holds for ", file.place.gpu);
+  const std::string why = here ? why_not_usable(file, *here, path) : cat(path, " holds for ", file.place.gpu);
   if (why.empty()) return file;
   say(cat(why, ": the run goes on without its choices, and its last bits may differ"));
   return std::nullopt;
@@ -54,13 +71,18 @@ std::optional<TuneFile> find_tuning(const std::string& tune, const std::string& 
                 ErrorKind::usage);
   }
   TuneFile file = read_tune_file(path);
-  if (const std::string why = why_not_here(file, *here, path); !why.empty()) {
+  if (const std::string why = why_not_usable(file, *here, path); !why.empty()) {
     if (!by_itself) throw Error(why, kAgain);
     say(cat(why, ": it is left aside; ", kAgain));
     return std::nullopt;
   }
-  say(cat("matrix products as chosen in ", path, " (", file.choices.size(), ")"));
+  say(cat("as chosen in ", path, ": ", what_is_chosen(file)));
   return file;
+}
+
+void use_tuning(RankContext& ctx, const TuneFile& tuning) {
+  ctx.backend().use_matmuls(tuning.choices);
+  ctx.attention_choices().use(tuning.attention);
 }
 
 std::optional<TuneFile> tuning_of_run(const RunFolder& run, bool resumes, const std::string& tune,
@@ -76,6 +98,32 @@ std::optional<TuneFile> tuning_of_run(const RunFolder& run, bool resumes, const 
     fs::remove(path, error);
     if (error) throw Error(cat("cannot remove ", path, ": ", error.message()));
   }
+  return file;
+}
+
+std::string tune_path(const std::string& out, const TunePlace& here) {
+  return ((out.empty() ? fs::path(".") : fs::path(out)) / tune_file_name(here.gpu)).string();
+}
+
+void check_tune_path(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  if (error)
+    throw Error(cat("cannot make the folder of ", path, ": ", error.message()),
+                "name a folder that can be written with --out");
+  const AtomicFile probe(path);
+}
+
+TuneFile earlier_choices(const std::string& path, const TunePlace& here, const Say& say) {
+  TuneFile none{here, build_info().build_id, {}};
+  if (!fs::exists(path)) return none;
+  TuneFile file = read_tune_file(path);
+  if (const std::string why = why_not_here(file, here, path); !why.empty()) {
+    say(cat(why, ": its choices (", what_is_chosen(file), ") are replaced"));
+    return none;
+  }
+  // Tiles that only another kiln had go; the rest holds.
+  std::erase_if(file.attention, [](const AttentionChoice& c) { return !why_no_such_tiles({&c, 1}).empty(); });
   return file;
 }
 

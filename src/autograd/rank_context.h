@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "base/variant_choice.h"
 #include "device/allocator.h"
+#include "device/attention_choice.h"
 #include "device/backend.h"
 #include "tensor/tensor.h"
 
@@ -33,6 +34,7 @@ struct RankOptions {
   int meta_compute_capability = 90;     // of the GPU that meta:cuda imitates: which variants it could run
   bool matmuls = true;  // false: no matrix products of a library's, so neither the library nor its scratch
   VariantChoice variants;
+  AttentionChoices attention_choices;  // of tiles, by measurement; without one the op's tables decide
   // A backend of one's own for `device`, to watch or to disturb what a rank asks of it; default:
   // make_backend. Called on the rank's thread.
   std::function<std::unique_ptr<Backend>()> backend;
@@ -57,6 +59,7 @@ class RankContext {
   Stream comm() const { return comm_; }  // collectives run beside the compute stream
   Tape& tape() { return *tape_; }
   VariantChoice& variants() { return options_.variants; }
+  AttentionChoices& attention_choices() { return options_.attention_choices; }
 
   Tensor empty(const Shape& shape, DType dtype, Tag tag = Tag::activation);
   Tensor zeros(const Shape& shape, DType dtype, Tag tag = Tag::activation);

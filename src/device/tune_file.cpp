@@ -46,6 +46,74 @@ MatmulChoice read_choice(const JsonValue& c) {
           read_time(c.at("default_us"))};
 }
 
+// Of attention: the formats its kernels with tiles to choose from take.
+DType read_dtype(const JsonValue& value) {
+  for (DType t : {DType::bf16, DType::f16, DType::f32}) {
+    if (value.string() == name_of(t)) return t;
+  }
+  value.fail("is no format; expected bf16, fp16 or fp32");
+}
+
+AttentionChoice read_attention(const JsonValue& c) {
+  static constexpr std::string_view kKeys[] = {"variant", "batch", "heads", "kv_heads",
+                                               "queries", "keys",  "width", "dtype",
+                                               "causal",  "tiles", "us",    "default_us"};
+  static constexpr std::string_view kTileKeys[] = {"queries", "keys", "stages"};
+  c.check_keys(kKeys);
+  const auto size = [&](std::string_view key) { return c.at(key).integer(1, int64_t{1} << 40); };
+  AttentionChoice choice;
+  choice.shape = {read_name(c.at("variant")),
+                  size("batch"),
+                  size("heads"),
+                  size("kv_heads"),
+                  size("queries"),
+                  size("keys"),
+                  size("width"),
+                  read_dtype(c.at("dtype")),
+                  c.at("causal").boolean()};
+  const JsonValue tiles = c.at("tiles");
+  tiles.check_keys(kTileKeys);
+  const auto count = [&](std::string_view key) { return static_cast<int>(tiles.at(key).integer(1, 4096)); };
+  choice.tiles = {count("queries"), count("keys"), count("stages")};
+  choice.us = read_time(c.at("us"));
+  choice.default_us = read_time(c.at("default_us"));
+  return choice;
+}
+
+nlohmann::ordered_json attention_json(const AttentionChoice& c) {
+  const AttentionShape& s = c.shape;
+  return {{"variant", s.variant},
+          {"batch", s.batch},
+          {"heads", s.heads},
+          {"kv_heads", s.kv_heads},
+          {"queries", s.queries},
+          {"keys", s.keys},
+          {"width", s.width},
+          {"dtype", name_of(s.dtype)},
+          {"causal", s.causal},
+          {"tiles", {{"queries", c.tiles.queries}, {"keys", c.tiles.keys}, {"stages", c.tiles.stages}}},
+          {"us", c.us},
+          {"default_us", c.default_us}};
+}
+
+std::vector<AttentionChoice> by_shape(std::map<AttentionShape, AttentionChoice> choices) {
+  std::vector<AttentionChoice> list;
+  list.reserve(choices.size());
+  for (auto& [shape, choice] : choices) list.push_back(std::move(choice));
+  return list;
+}
+
+std::vector<AttentionChoice> read_attention_list(const JsonValue& list) {
+  std::map<AttentionShape, AttentionChoice> choices;
+  for (std::size_t i = 0; i < list.array().size(); ++i) {
+    AttentionChoice choice = read_attention(list.at(i));
+    const AttentionShape shape = choice.shape;
+    if (!choices.emplace(shape, std::move(choice)).second)
+      list.at(i).fail("has a shape that stands there twice");
+  }
+  return by_shape(std::move(choices));
+}
+
 std::vector<MatmulChoice> by_problem(std::map<std::string, MatmulChoice> choices) {
   std::vector<MatmulChoice> list;
   list.reserve(choices.size());
@@ -65,19 +133,20 @@ std::string tune_text(const TuneFile& file) {
   for (const MatmulChoice& c : file.choices)
     choices.push_back(
         {{"problem", c.problem}, {"algorithm", c.algorithm}, {"us", c.us}, {"default_us", c.default_us}});
-  const nlohmann::ordered_json page = {{"format", 1},
-                                       {"gpu", file.place.gpu},
-                                       {"cublaslt", file.place.cublaslt},
-                                       {"build", file.build},
-                                       {"choices", std::move(choices)}};
+  nlohmann::ordered_json page = {{"format", 1},
+                                 {"gpu", file.place.gpu},
+                                 {"cublaslt", file.place.cublaslt},
+                                 {"build", file.build},
+                                 {"choices", std::move(choices)}};
+  for (const AttentionChoice& c : file.attention) page["attention"].push_back(attention_json(c));
   return page.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 TuneFile parse_tune_file(std::string_view text, std::string_view source) {
   const nlohmann::json document =
-      parse_json(text, {.max_bytes = kMostBytes, .max_depth = 4, .max_values = 200'000}, source);
+      parse_json(text, {.max_bytes = kMostBytes, .max_depth = 5, .max_values = 200'000}, source);
   const JsonValue root(document, source);
-  static constexpr std::string_view kKeys[] = {"format", "gpu", "cublaslt", "build", "choices"};
+  static constexpr std::string_view kKeys[] = {"format", "gpu", "cublaslt", "build", "choices", "attention"};
   root.check_keys(kKeys);
   if (const int64_t format = root.at("format").integer(0, 1 << 30); format != 1)
     root.at("format").fail(cat("is ", format, "; this kiln reads 1"));
@@ -94,6 +163,7 @@ TuneFile parse_tune_file(std::string_view text, std::string_view source) {
       list.at(i).at("problem").fail("stands there twice");
   }
   file.choices = by_problem(std::move(choices));
+  if (root.raw().contains("attention")) file.attention = read_attention_list(root.at("attention"));
   return file;
 }
 
@@ -134,10 +204,12 @@ std::string why_not_here(const TuneFile& file, const TunePlace& here, std::strin
 TuneFile merged(const TuneFile& earlier, const TuneFile& now) {
   if (earlier.place != now.place) throw Error("choices of two places cannot stand in one file");
   std::map<std::string, MatmulChoice> choices;
+  std::map<AttentionShape, AttentionChoice> attention;
   for (const TuneFile* file : {&earlier, &now}) {
     for (const MatmulChoice& c : file->choices) choices.insert_or_assign(c.problem, c);
+    for (const AttentionChoice& c : file->attention) attention.insert_or_assign(c.shape, c);
   }
-  return {now.place, now.build, by_problem(std::move(choices))};
+  return {now.place, now.build, by_problem(std::move(choices)), by_shape(std::move(attention))};
 }
 
 }  // namespace kiln

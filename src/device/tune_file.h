@@ -1,12 +1,14 @@
-// Choices of matrix-product algorithms on the disk: what `kiln tune` measured, and what a training run took
-// at its start. Ordinary runs never choose by timing; they read such a file, or take the library's own
-// suggestions. A choice holds for one model of GPU and one version of the library, so both stand in it.
+// Choices of matrix-product algorithms, and of tiles of attention, on the disk: what `kiln tune` measured,
+// and what a training run took at its start. Ordinary runs never choose by timing; they read such a file, or
+// take the library's own suggestions and the defaults of attention's tables. A choice holds for one model of
+// GPU and one version of the library, so both stand in it.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "device/attention_choice.h"
 #include "device/matmul_choice.h"
 
 namespace kiln {
@@ -20,8 +22,9 @@ struct TunePlace {
 
 struct TuneFile {
   TunePlace place;
-  std::string build;                  // of the kiln that measured last
-  std::vector<MatmulChoice> choices;  // by problem, each once; how often one was met is not kept
+  std::string build;                            // of the kiln that measured last
+  std::vector<MatmulChoice> choices;            // by problem, each once; how often one was met is not kept
+  std::vector<AttentionChoice> attention = {};  // by shape, each once; files may lack the list
 };
 
 std::string tune_text(const TuneFile& file);
@@ -38,7 +41,7 @@ std::string tune_file_name(std::string_view gpu);
 // What keeps a file's choices from being used in a place: "... was measured on A; this is B". Empty: nothing.
 std::string why_not_here(const TuneFile& file, const TunePlace& here, std::string_view source);
 
-// `now`, and of `earlier` the choices for other problems. Both of the same place.
+// `now`, and of `earlier` the choices for other problems and shapes. Both of the same place.
 TuneFile merged(const TuneFile& earlier, const TuneFile& now);
 
 }  // namespace kiln

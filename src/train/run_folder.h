@@ -5,9 +5,10 @@
 //
 //   RUN/lock             who holds it: process, machine, since when, generation
 //   RUN/run.json         what was asked for and what came of it
-//   RUN/gemm.json        which algorithms its matrix products take, where they were chosen
-//   (device/tune_file.h) RUN/metrics.jsonl    one object per step and evaluation RUN/checkpoints/
-//   train/checkpoint.h
+//   RUN/gemm.json        which algorithms its matrix products take, and which tiles its attention, where they
+//                        were chosen: device/tune_file.h
+//   RUN/metrics.jsonl    one object per step and evaluation
+//   RUN/checkpoints/     train/checkpoint.h
 #pragma once
 
 #include <cstdint>

@@ -52,6 +52,22 @@ expect 3 2 '^kiln: cuda:9999 is not available: ' doctor --quick --device cuda:99
 expect 0 0 'Example:' tune --help
 expect 3 2 '^kiln: nothing to tune on cpu' tune --size small --device cpu --out "$work/tuned"
 expect 2 1 "^kiln: --prefetch is 'maybe'; expected on, off or auto$" train --prefetch maybe
+expect 0 0 'attention +Tiles of attention' tune --help
+expect 0 0 'kiln tune attention --table steps --device cuda' tune attention --help
+expect 3 2 '^kiln: nothing to tune on cpu' tune attention --device cpu --out "$work/tuned"
+expect 3 2 '^kiln: cuda:9999 is not available: ' tune attention --device cuda:9999 --out "$work/tuned"
+expect 0 0 '^4 x 12 heads x 512 x 64 causal packed bf16 +flash_hopper +128 x 128, 2 stages +97 +default$' \
+  tune attention --device meta:cuda --out "$work/tuned"
+expect 0 0 '^\{' tune attention --table tokens16k --d 128 --full --json --device meta:cuda --out "$work/tuned"
+expect 0 0 'causal fp16 +flash +64 x 64' tune attention --seq 300 --d 80 --dtype fp16 --variant flash --device meta:cuda
+expect 2 2 "^kiln: --table is 'step'$" tune attention --table step --device meta:cuda
+expect 2 1 '^kiln: --heads goes with --table grid; the cells of steps have their own$' tune attention --table steps --heads 3
+expect 2 1 '^kiln: no cell of tokens16k is left by --d 72$' tune attention --table tokens16k --d 72
+expect 2 1 '^kiln: --causal and --full are both given' tune attention --seq 64 --causal --full
+expect 2 2 '^kiln: --size belongs to `kiln tune` alone' tune attention --size small
+expect 2 2 "^kiln: \[attention\] has no variant 'flsh'$" tune attention --variant flsh
+expect 2 1 "^kiln: --iters is '0'; expected a number from 1 to" tune attention --iters 0 --device meta:cuda
+expect 3 1 '^kiln: nothing to tune: .*fp32: .*has no tiles to choose from$' tune attention --dtype fp32 --device meta:cuda
 [[ ! -e $work/tuned ]] || fail 'kiln tune left a folder behind on the CPU'
 
 expect 0 0 '^rms_norm ' ops

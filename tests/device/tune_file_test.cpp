@@ -17,6 +17,13 @@ TuneFile sample() {
            {"32x16x8 bf16*bf16->fp32 strides 8,8,16", "a1b2", 4, 4}}};
 }
 
+TuneFile with_attention() {
+  TuneFile file = sample();
+  file.attention = {{{"flash", 1, 8, 2, 77, 99, 80, DType::f16, false}, {64, 64, 2}, 11.5, 12.5},
+                    {{"flash_hopper", 4, 12, 12, 512, 512, 64, DType::bf16, true}, {192, 96, 2}, 20, 21}};
+  return file;
+}
+
 void expect_same(const TuneFile& a, const TuneFile& b) {
   EXPECT_EQ(a.place, b.place);
   EXPECT_EQ(a.build, b.build);
@@ -26,6 +33,13 @@ void expect_same(const TuneFile& a, const TuneFile& b) {
     EXPECT_EQ(a.choices[i].algorithm, b.choices[i].algorithm);
     EXPECT_EQ(a.choices[i].us, b.choices[i].us);
     EXPECT_EQ(a.choices[i].default_us, b.choices[i].default_us);
+  }
+  ASSERT_EQ(a.attention.size(), b.attention.size());
+  for (std::size_t i = 0; i < a.attention.size(); ++i) {
+    EXPECT_EQ(a.attention[i].shape, b.attention[i].shape) << a.attention[i].shape.str();
+    EXPECT_EQ(a.attention[i].tiles, b.attention[i].tiles) << a.attention[i].tiles.str();
+    EXPECT_EQ(a.attention[i].us, b.attention[i].us);
+    EXPECT_EQ(a.attention[i].default_us, b.attention[i].default_us);
   }
 }
 
@@ -39,6 +53,30 @@ TEST(TuneFile, IsTheSameWhenReadBack) {
   none.choices.clear();
   write_tune_file(path, none);
   EXPECT_TRUE(read_tune_file(path).choices.empty());
+}
+
+TEST(TuneFile, TilesOfAttentionAreTheSameWhenReadBack) {
+  const std::string text = tune_text(with_attention());
+  expect_same(parse_tune_file(text, "FILE"), with_attention());
+  EXPECT_EQ(tune_text(parse_tune_file(text, "FILE")), text);
+  // Files from before there were such choices have no list, and are written without one still.
+  EXPECT_EQ(tune_text(sample()).find("attention"), std::string::npos);
+  EXPECT_TRUE(parse_tune_file(tune_text(sample()), "FILE").attention.empty());
+}
+
+TEST(TuneFile, MergingKeepsOtherShapesOfAttention) {
+  TuneFile now{sample().place, "later", {}};
+  now.attention = {with_attention().attention[1]};
+  now.attention[0].tiles = {128, 64, 2};
+  now.attention.push_back(now.attention[0]);
+  now.attention[1].shape.causal = false;
+  const TuneFile all = merged(with_attention(), now);
+  EXPECT_EQ(all.choices.size(), 2u);
+  ASSERT_EQ(all.attention.size(), 3u);
+  EXPECT_EQ(all.attention[0].tiles, with_attention().attention[0].tiles);
+  EXPECT_FALSE(all.attention[1].shape.causal);
+  EXPECT_EQ(all.attention[2].tiles, (AttentionTiles{128, 64, 2}));
+  EXPECT_EQ(merged(with_attention(), sample()).attention.size(), 2u);  // products tuned since
 }
 
 TEST(TuneFile, MergingKeepsOtherProblemsAndReplacesTheSame) {
@@ -78,6 +116,22 @@ TEST(TuneFile, WhatIsWrongIsSaidInALineWithTheSource) {
             std::string::npos);
   EXPECT_NE(said(good, "\"default_us\"", "\"defalt_us\"").find("defalt_us"), std::string::npos);
   EXPECT_NE(said(good, "130100", "-1").find("cublaslt"), std::string::npos);
+  const std::string tiled = tune_text(with_attention());
+  EXPECT_NE(said(tiled, "\"fp16\"", "\"int8\"").find("is no format"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"fp16\"", "16").find("dtype"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"flash\"", "\"\"").find("is no name"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"queries\": 77", "\"queries\": 0").find("queries"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"queries\": 77", "\"queries\": 7.5").find("queries"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"causal\": false", "\"causal\": 0").find("causal"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"keys\": 96", "\"keys\": 100000").find("tiles.keys"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"stages\"", "\"stage\"").find("stage"), std::string::npos);
+  EXPECT_NE(said(tiled, "11.5", "-11.5").find("is no time"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"kv_heads\": 2,", "").find("kv_heads"), std::string::npos);
+  EXPECT_NE(said(tiled, "\"attention\"", "\"atention\"").find("atention"), std::string::npos);
+  TuneFile twice = with_attention();
+  twice.attention.push_back(twice.attention[0]);
+  EXPECT_NE(KILN_ERROR_OF(parse_tune_file(tune_text(twice), "FILE")).find("twice"), std::string::npos);
+  EXPECT_NE(said(good, "\n}", ",\n\"attention\": null}").find("attention"), std::string::npos);
   for (const std::size_t length : {std::size_t{0}, good.size() / 2, good.size() - 3}) {
     const std::string line = KILN_ERROR_OF(parse_tune_file(good.substr(0, length), "FILE"));
     EXPECT_EQ(line.find("FILE"), 0u) << line;

@@ -1,12 +1,12 @@
-// Every CUDA variant of attention at every width and kind of shape, in every format it takes: at most twice
-// as far from fp64 as naive in the same format. The case list (op_cases/attention.cpp) is kept small for the
-// CPU's sake; these sizes are for a GPU alone.
+// Every CUDA variant of attention at every width and kind of shape, in every format it takes, with all the
+// tiles it may be told to take: at most twice as far from fp64 as naive in the same format. The case list
+// (op_cases/attention.cpp) is kept small for the CPU's sake; these sizes are for a GPU alone.
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "op_cases/run_case.h"
-#include "ops/attention/attention.h"
+#include "ops/attention/tile_choice.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -78,6 +78,14 @@ void expect_all_variants(const Dims& d, std::string_view only = "") {
       const CaseResult second = run_case(b, c, data, dtype);
       EXPECT_EQ(first.y, second.y);
       EXPECT_EQ(first.grads, second.grads);
+      for (const TileCandidate& candidate : tile_candidates(variant, p)) {
+        SCOPED_TRACE(candidate.tiles.str());
+        const AttentionChoice choice{shape_of(variant, p), candidate.tiles};
+        b.attention_choices().use({&choice, 1});
+        const CaseResult tuned = run_case(b, c, data, dtype);
+        expect_near(tuned, low, exact, ulp / 2 * sums);
+        EXPECT_EQ(tuned.y, candidate.is_default ? first.y : run_case(b, c, data, dtype).y);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ops/attention/cuda_flash_tiles.cuh"
+#include "ops/attention/tile_choice.h"
 
 namespace kiln::flash {
 
@@ -172,8 +173,7 @@ void forward(RankContext& ctx, const AttentionForward& f) {
       constexpr int kD = decltype(width)::value;
       constexpr FlashTiles kTiles = flash_tiles(kD);
       if constexpr (kTiles.few_queries != kTiles.queries) {
-        // Larger blocks read keys less often; too few of them would leave multiprocessors idle.
-        if (p.B * p.H * blocks_for(p.Tq, kTiles.queries) < 4 * 132)
+        if (chosen_tiles(ctx.attention_choices(), "flash", p).queries == kTiles.few_queries)
           return run_forward<Engine, T, kD, kTiles.few_queries>(ctx, f);
       }
       run_forward<Engine, T, kD, kTiles.queries>(ctx, f);

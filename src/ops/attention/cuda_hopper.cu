@@ -5,6 +5,7 @@
 #include "ops/attention/cuda_hopper_delta.cuh"
 #include "ops/attention/cuda_hopper_forward.cuh"
 #include "ops/attention/cuda_hopper_workspace.h"
+#include "ops/attention/tile_choice.h"
 
 namespace kiln {
 namespace {
@@ -33,7 +34,7 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   using T = typename Shape::T;
   const Stream stream = cuda_stream(ctx);  // makes the rank's GPU current
   const AttentionProblem& p = f.p;
-  const int at_once = multiprocessors();
+  const int at_once = multiprocessors() * Shape::kBlocks;
   const Parts parts(p, Shape::kQueries, at_once);
   const ForwardArguments<T> a{p,
                               map_of_heads(layout_of(f.q, p, p.H), Shape::kQueries),
@@ -49,6 +50,23 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
                               parts};
   launch(hopper_forward_kernel<Shape>, Grid(std::min(parts.count(), at_once)), Shape::kThreads,
          sizeof(ForwardMemory<Shape>), stream, a);
+}
+
+// The kernel of the table's row kRow or a later one, whichever has the tiles asked for.
+template <class T, int kD, std::size_t kRow = 0>
+void run_forward_with(RankContext& ctx, const AttentionForward& f, const AttentionTiles& tiles) {
+  if constexpr (kRow < std::size(kForwardTiles)) {
+    constexpr ForwardTiles kTiles = kForwardTiles[kRow];
+    if constexpr (kTiles.width == kD) {
+      using Shape = ForwardShape<T, kTiles>;
+      static_assert(sizeof(ForwardMemory<Shape>) == kTiles.bytes());
+      if (tiles == AttentionTiles{kTiles.queries(), kTiles.keys, kTiles.stages})
+        return run_forward<Shape>(ctx, f);
+    }
+    run_forward_with<T, kD, kRow + 1>(ctx, f, tiles);
+  } else {
+    throw Error(cat("[attention] flash_hopper has no kernel with tiles of ", tiles.str()));
+  }
 }
 
 // Heads up to 64, 80 and 128 wide; wider ones are refused before this.
@@ -125,16 +143,9 @@ void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f) 
       !copy_engine_takes(layout_of(f.k, p, p.Hkv)) || !copy_engine_takes(layout_of(f.v, p, p.Hkv)) ||
       !copy_engine_takes(layout_of(f.o, p, p.H)))
     return attention_cuda_flash_forward(ctx, f);
+  const AttentionTiles tiles = chosen_tiles(ctx.attention_choices(), "flash_hopper", p);
   with_shape(p, [&](auto zero, auto width) {
-    using T = decltype(zero);
-    constexpr int kD = decltype(width)::value;
-    // Three warpgroups hide more of the exponentials, of which narrow heads have the most; two fill the GPU
-    // better where a head is short (H200, 32 heads of 64: 0.90x at 1024 queries, 1.05x at 2048, 1.16x at
-    // 16384).
-    if constexpr (kD == 64) {
-      if (p.Tq >= 2048) return run_forward<ForwardShape<T, kD, 3>>(ctx, f);
-    }
-    run_forward<ForwardShape<T, kD, 2>>(ctx, f);
+    run_forward_with<decltype(zero), decltype(width)::value>(ctx, f, tiles);
   });
 }
 

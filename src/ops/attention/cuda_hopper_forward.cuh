@@ -11,20 +11,20 @@
 
 #include "ops/attention/cuda_hopper_careful.cuh"
 #include "ops/attention/cuda_hopper_parts.h"
+#include "ops/attention/hopper_table.h"
 #include "ops/cuda_device/tma.cuh"
 
 namespace kiln::hopper {
 
-template <class T_, int kD_, int kGroups_>
+template <class T_, ForwardTiles kTiles>
 struct ForwardShape {
   using T = T_;
-  static constexpr int kD = kD_, kGroups = kGroups_, kKeys = 128, kStages = 2;
-  static constexpr int kParts = 3;  // whose q, and then o, shared memory holds
-  static constexpr int kQueries = 64 * kGroups, kThreads = 128 * (1 + kGroups);
-  // Of a thread: an SM's 65,536 shared out.
-  static constexpr int kRegisters = kGroups == 2 ? 240 : 160;
-  static constexpr int kCopyRegisters = kGroups == 3 ? 32 : 24;
-  static_assert(shares_registers(kGroups, kRegisters, kCopyRegisters));
+  static constexpr int kD = kTiles.width, kGroups = kTiles.groups, kKeys = kTiles.keys,
+                       kStages = kTiles.stages;
+  static constexpr int kParts = kTiles.parts(), kBlocks = kTiles.blocks();
+  static constexpr int kQueries = kTiles.queries(), kThreads = kTiles.threads();
+  static constexpr int kRegisters = kTiles.registers(), kCopyRegisters = kTiles.copy_registers();
+  static_assert(shares_registers(kGroups, kRegisters, kCopyRegisters, kBlocks));
 };
 
 template <class Shape>
@@ -315,7 +315,7 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
 }
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 1)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     hopper_forward_kernel(const __grid_constant__ ForwardArguments<typename Shape::T> a) {
 #ifdef KILN_HOPPER_CODE
   extern __shared__ __align__(1024) unsigned char memory[];

@@ -5,12 +5,9 @@
 #include <cstddef>
 
 #include "ops/attention/attention.h"
+#include "ops/attention/hopper_table.h"
 
 namespace kiln {
-
-// Channels of the tiles that hold heads of width D, and the queries of backward's tiles.
-constexpr int64_t hopper_width(int64_t D) { return D <= 64 ? 64 : D <= 80 ? 80 : 128; }
-constexpr int64_t hopper_queries(int64_t width) { return width <= 64 ? 128 : 64; }
 
 struct HopperWorkspace {
   int64_t width, queries, tiles,

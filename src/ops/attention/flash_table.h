@@ -26,6 +26,12 @@ constexpr FlashTiles kFlashTiles[] = {
 };
 constexpr int kWidestHead = 256;
 
+// Larger blocks read keys less often; too few of them would leave multiprocessors idle. `heads` of all
+// sequences together. 132: the multiprocessors of an H200.
+constexpr int flash_default_queries(const FlashTiles& t, long heads, long queries) {
+  return heads * ((queries + t.queries - 1) / t.queries) < 4 * 132 ? t.few_queries : t.queries;
+}
+
 // For heads of width D, at most kWidestHead.
 constexpr FlashTiles flash_tiles(long D) {
   for (const FlashTiles& t : kFlashTiles) {

@@ -135,10 +135,10 @@ __device__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// Whether `groups` warpgroups with `taken` registers a thread and one with `given` make do with what a block
-// begins with; a warpgroup that asks for more waits for ever.
-constexpr bool shares_registers(int groups, int taken, int given) {
-  const int threads = 128 * (groups + 1), at_first = 65536 / threads / 8 * 8;
+// Whether `groups` warpgroups with `taken` registers a thread and one with `given` make do with what one of
+// `blocks` blocks of a multiprocessor begins with; a warpgroup that asks for more waits for ever.
+constexpr bool shares_registers(int groups, int taken, int given, int blocks = 1) {
+  const int threads = 128 * (groups + 1), at_first = 65536 / blocks / threads / 8 * 8;
   return 128 * (groups * taken + given) <= at_first * threads;
 }
 

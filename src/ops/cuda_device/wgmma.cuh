@@ -60,6 +60,9 @@ __device__ void settle(TileSums (&c)[kCount]) {
 #define KILN_SUMS_12(mode) KILN_SUMS_10(mode), KILN_FOUR(mode, 10), KILN_FOUR(mode, 11)
 #define KILN_SUMS_16(mode) \
   KILN_SUMS_12(mode), KILN_FOUR(mode, 12), KILN_FOUR(mode, 13), KILN_FOUR(mode, 14), KILN_FOUR(mode, 15)
+#define KILN_SUMS_20(mode) \
+  KILN_SUMS_16(mode), KILN_FOUR(mode, 16), KILN_FOUR(mode, 17), KILN_FOUR(mode, 18), KILN_FOUR(mode, 19)
+#define KILN_SUMS_22(mode) KILN_SUMS_20(mode), KILN_FOUR(mode, 20), KILN_FOUR(mode, 21)
 #define KILN_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define KILN_NAMES_16 KILN_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define KILN_NAMES_32 \
@@ -68,6 +71,9 @@ __device__ void settle(TileSums (&c)[kCount]) {
 #define KILN_NAMES_48 KILN_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define KILN_NAMES_64 \
   KILN_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define KILN_NAMES_80 \
+  KILN_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define KILN_NAMES_88 KILN_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 
 #define KILN_WGMMA(type, tiles, mode, adds, columns, registers, behind, ...)                              \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds ", 0;\nwgmma.mma_async.sync.aligned.m64n" columns \
@@ -108,17 +114,24 @@ __device__ void settle(TileSums (&c)[kCount]) {
 KILN_PRODUCTS(2, "16", 8, 8, 9, 10, 11, 12, 13, 14)
 KILN_PRODUCTS(8, "64", 32, 32, 33, 34, 35, 36, 37, 38)
 KILN_PRODUCTS(10, "80", 40, 40, 41, 42, 43, 44, 45, 46)
+KILN_PRODUCTS(12, "96", 48, 48, 49, 50, 51, 52, 53, 54)
 KILN_PRODUCTS(16, "128", 64, 64, 65, 66, 67, 68, 69, 70)
+KILN_PRODUCTS(20, "160", 80, 80, 81, 82, 83, 84, 85, 86)
+KILN_PRODUCTS(22, "176", 88, 88, 89, 90, 91, 92, 93, 94)
 
 #undef KILN_PRODUCTS
 #undef KILN_WGMMA_TYPED
 #undef KILN_WGMMA
+#undef KILN_NAMES_88
+#undef KILN_NAMES_80
 #undef KILN_NAMES_64
 #undef KILN_NAMES_48
 #undef KILN_NAMES_40
 #undef KILN_NAMES_32
 #undef KILN_NAMES_16
 #undef KILN_NAMES_8
+#undef KILN_SUMS_22
+#undef KILN_SUMS_20
 #undef KILN_SUMS_16
 #undef KILN_SUMS_12
 #undef KILN_SUMS_10

@@ -186,7 +186,6 @@ std::size_t cuda_tiled_atomic_workspace(const AttentionProblem& p, Pass pass) {
 }
 
 std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
   if (traits.compute_capability != 90) return "is made of Hopper's instructions, compute capability 9.0";
   if (code_for(traits) != 91) return "needs a build for sm_90a";
   if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);

@@ -38,6 +38,7 @@ struct BackwardMemory {
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
   uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
   int number;  // the block's
+  Sizes z;     // of its lot's sequence
 
   // dk goes out through the memory of its k, dv through that of v, or, so that the next v can come, of ds.
   __device__ Keys& dv_on_its_way(int s) {
@@ -97,8 +98,16 @@ struct BackwardArguments {
   bool atomic;        // shares of dq are added as they come, to zeros
   bool finishes;      // blocks write dq out; else another kernel does
 
-  __device__ CarefulGradients<T> careful() const {
-    return {p, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};
+  Sequences sequences;
+
+  // Of a block's lot.
+  template <class Shape>
+  __device__ Sizes sizes(int number) const {
+    if (!p.varied) return z;
+    return z.of_lot(p, sequences, Shape::kKeys, Shape::kQueries, lots.lots - 1 - number % lots.per_head);
+  }
+  __device__ CarefulGradients<T> careful(const Sizes& its) const {
+    return {its, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};
   }
 };
 

@@ -2,21 +2,9 @@
 // sequences share. Looked up once, when a block begins; a block that has no part of its sequence ends there.
 #pragma once
 
-#include "ops/attention/attention.h"
+#include "ops/attention/sequences.h"
 
 namespace kiln::flash {
-
-// `count` rows from `first` on.
-struct RowRange {
-  int first, count;
-};
-
-// Of sequence b. Offsets that are wrong give wrong rows, but none outside the tensors.
-__device__ inline RowRange rows_of_sequence(const int32_t* cu, int b, int64_t rows, int64_t longest) {
-  const int all = static_cast<int>(rows), most = static_cast<int>(longest);
-  const int first = min(max(cu[b], 0), all), end = min(cu[b + 1], all);
-  return {first, min(max(end - first, 0), most)};
-}
 
 // In 32 bits: a block has all of it at hand, all the time.
 struct Sequence {
@@ -28,8 +16,8 @@ struct Sequence {
   __device__ Sequence(const AttentionProblem& p, const Sequences& all, int b)
       : Tq(static_cast<int>(p.Tq)), Tk(static_cast<int>(p.Tk)), batch(b), causal(p.causal) {
     if (all.cu_queries == nullptr) return;
-    const RowRange queries = rows_of_sequence(all.cu_queries, b, p.all_queries, p.Tq),
-                   keys = rows_of_sequence(all.cu_keys, b, p.all_keys, p.Tk);
+    const SequenceRows queries = rows_of_sequence(all.cu_queries, b, p.all_queries, p.Tq),
+                       keys = rows_of_sequence(all.cu_keys, b, p.all_keys, p.Tk);
     first_query = queries.first, Tq = queries.count;
     first_key = keys.first, Tk = keys.count;
   }

@@ -18,6 +18,7 @@ struct ForwardMemory {
   Tile<T, kShape.width, kShape.rows> q;
   Tile<T, kShape.width, kShape.columns> k, v;
   Weights<kShape> p;
+  Sequence at;  // here and not in registers, which are full
 };
 
 template <class T>
@@ -73,7 +74,9 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   const int block = static_cast<int>(blockIdx.x), heads = static_cast<int>(p.B * p.H);
   const int H = static_cast<int>(p.H), i0 = (tiles - 1 - block / heads) * kShape.rows;
   const int h = block % heads % H, hkv = h / static_cast<int>(p.group());
-  const Sequence at(p, rows.sequences, block % heads / H);
+  const Sequence& at = m.at;
+  if (threadIdx.x == 0) m.at = Sequence(p, rows.sequences, block % heads / H);
+  __syncthreads();
   if (i0 >= at.Tq) return;
   const int last = i0 + kShape.rows < at.Tq ? i0 + kShape.rows - 1 : at.Tq - 1;
   const int keys = Rung::kSkip ? at.visible(last) : at.Tk;

@@ -192,11 +192,11 @@ void expect_varied(const std::vector<std::pair<int, int>>& lengths, int64_t H, i
   const Sequences sequences{cu_q.data(), cu_k.data()};
   const Lots l(p, kKeys, kQueries, 132);
   ASSERT_EQ(l.order, Lots::Order::single);
-  const Sizes all(p);
   std::map<std::tuple<int, int, int>, int> lots;  // first row, kv head, lot -> how often
   std::map<int64_t, int> shares;                  // by place of the tile
   for (int block = 0; block < l.blocks(); ++block) {
-    const Sizes z = all.of_lot(p, sequences, kKeys, kQueries, l.lots - 1 - block % l.per_head);
+    Sizes z(p);
+    z.enter_lot(p, sequences, kKeys, kQueries, l.lots - 1 - block % l.per_head);
     const Lot at(z, l, block, 0);
     ASSERT_FALSE(Lot(z, l, block, 1).exists);
     if (!at.exists) continue;
@@ -213,14 +213,16 @@ void expect_varied(const std::vector<std::pair<int, int>>& lengths, int64_t H, i
   }
   std::size_t wanted_lots = 0, wanted_tiles = 0;
   for (int b = 0; b < static_cast<int>(lengths.size()); ++b) {
-    const Sizes z = all.of(p, sequences, kKeys, kQueries, b);
+    Sizes z(p);
+    z.enter(p, sequences, kKeys, kQueries, b);
     EXPECT_EQ(z.Tq, lengths[static_cast<std::size_t>(b)].first);
     for (int j = 0; j * kKeys < z.Tk; ++j) {
       for (int hkv = 0; hkv < Hkv; ++hkv, ++wanted_lots)
         ASSERT_EQ((lots[{z.first_key, hkv, j}]), 1) << "lot " << j << " of sequence " << b;
     }
     for (int tile = 0; tile * kQueries < z.Tq; ++tile) {
-      const Sizes found = all.of_tile(p, sequences, kKeys, kQueries, z.first_tile + tile);
+      Sizes found(p);
+      found.enter_tile(p, sequences, kKeys, kQueries, z.first_tile + tile);
       ASSERT_EQ(found.first_query, z.first_query);
       ASSERT_EQ(found.Tq, z.Tq);
       const int seen = Lot::last_lot(z, tile) + 1;

@@ -33,7 +33,7 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       const int i0 = walk.tile * Shape::kQueries;
       const int64_t row = static_cast<int64_t>(at.b * z.H + walk.h) * a.padded + z.first_stat + i0;
       m.q_free[stage].wait(phase ^ 1);
-      m.first_query[stage] = i0;
+      m.diagonal[stage] = z.causal ? z.first_key + i0 + z.ahead - j0 : Shape::kKeys;
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
       fetch_tile(m.q[stage], a.q, walk.h, z.first_query + i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);
@@ -130,7 +130,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
   const int own = group * 64 + warp * 16;  // the warp's first key in the block
   const typename Shape::Lot lot = m.lot(z, a.lots, s);
-  const int j0 = lot.j * kKeys, end = step + lot.steps(z);
+  const int left = z.Tk - lot.j * kKeys, end = step + lot.steps(z);  // left: keys from the lot's first on
 
   TileSums dk[kD / 8], dv[kD / 8];
   const int v_place = s % Shape::kValues;
@@ -171,12 +171,11 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
         scores[t].at[e] = exp2_fast(scores[t].at[e] * a.z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
     }
     // Away from the border every query sees every key. On it a thread's two keys are seen from `hidden` on.
-    const int i0 = *const_cast<const volatile int*>(&m.first_query[stage]);
-    if (j0 + kKeys > z.Tk || (z.causal && j0 + kKeys - 1 > i0 + z.ahead)) {
+    const int diagonal = *const_cast<const volatile int*>(&m.diagonal[stage]);
+    if (left < kKeys || diagonal < kKeys - 1) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int key = j0 + own + g + half * 8;
-        const int hidden = key >= z.Tk ? kQueries : z.causal ? key - z.ahead - i0 : 0;
+        const int key = own + g + half * 8, hidden = key >= left ? kQueries : key - diagonal;
 #pragma unroll
         for (int t = 0; t < kQueries / 8; ++t) {
 #pragma unroll
@@ -276,7 +275,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if (threadIdx.x == 0) {
     m.init();
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
-    m.z = a.template sizes<Shape>(m.number);
+    m.z = a.z;
+    const int place = a.lots.lots - 1 - m.number % a.lots.per_head;
+    if (a.p.varied) m.z.enter_lot(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
   }
   if (threadIdx.x < kMostLots / 32) {
     for (int warp = 0; warp < 8; ++warp)

@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant
   const int64_t head = at / a.padded;
   if (head >= p.batches() * p.H) return;  // all eight threads of it
   const int place = static_cast<int>(at % a.padded);
-  const Sizes z = p.varied ? a.z.of_tile(p, a.sequences, 1, a.queries, place / a.queries) : a.z;
+  Sizes z = a.z;
+  if (p.varied) z.enter_tile(p, a.sequences, 1, a.queries, place / a.queries);
   const int D = static_cast<int>(p.D), i = place - z.first_stat;
   const bool there = i >= 0 && i < z.Tq;
   float sum = 0;

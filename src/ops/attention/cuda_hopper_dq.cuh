@@ -204,7 +204,8 @@ __global__ void __launch_bounds__(128)
 #ifdef KILN_HOPPER_CODE
   const int64_t number = blockIdx.x / 2;
   const int place = static_cast<int>(number % a.lots.tiles);
-  const Sizes z = a.p.varied ? a.z.of_tile(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place) : a.z;
+  Sizes z = a.z;
+  if (a.p.varied) z.enter_tile(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
   const int tile = place - z.first_tile;
   if (tile < 0 || tile * Shape::kQueries >= z.Tq) return;  // nobody's place
   const int all = Shape::Lot::last_lot(z, tile) + 1;

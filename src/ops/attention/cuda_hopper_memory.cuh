@@ -34,7 +34,7 @@ struct BackwardMemory {
   Signal dq_there[2][2], dq_free[2][2];  // of each warpgroup, at even and at odd steps
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
-  int first_query[Shape::kStages];
+  int diagonal[Shape::kStages];  // key c of the lot is seen by query r of the tile where c <= r + diagonal
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
   uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
   int number;  // the block's
@@ -100,12 +100,6 @@ struct BackwardArguments {
 
   Sequences sequences;
 
-  // Of a block's lot.
-  template <class Shape>
-  __device__ Sizes sizes(int number) const {
-    if (!p.varied) return z;
-    return z.of_lot(p, sequences, Shape::kKeys, Shape::kQueries, lots.lots - 1 - number % lots.per_head);
-  }
   __device__ CarefulGradients<T> careful(const Sizes& its) const {
     return {its, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};
   }

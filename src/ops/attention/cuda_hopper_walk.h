@@ -41,25 +41,22 @@ struct Sizes {  // of the problem, or of one of its sequences where lengths vary
         causal(p.causal),
         scale(p.scale),
         scale_log2(p.scale * 1.4426950408889634f) {}
-  // Of the sequence that has a place among the lots, or among the tiles.
-  KILN_HD Sizes of_lot(const AttentionProblem& p, const Sequences& all, int keys, int queries,
-                       int lot) const {
-    return of(p, all, keys, queries, sequence_at(all.cu_keys, static_cast<int>(p.B), keys, lot));
-  }
-  KILN_HD Sizes of_tile(const AttentionProblem& p, const Sequences& all, int keys, int queries,
-                        int tile) const {
-    return of(p, all, keys, queries, sequence_at(all.cu_queries, static_cast<int>(p.B), queries, tile));
-  }
-  KILN_HD Sizes of(const AttentionProblem& p, const Sequences& all, int keys, int queries, int b) const {
+  // From the problem's to those of its sequence b.
+  KILN_HD void enter(const AttentionProblem& p, const Sequences& all, int keys, int queries, int b) {
     const SequenceRows its_queries = rows_of_sequence(all.cu_queries, b, p.all_queries, p.Tq),
                        its_keys = rows_of_sequence(all.cu_keys, b, p.all_keys, p.Tk);
-    Sizes z = *this;
-    z.Tq = its_queries.count, z.Tk = its_keys.count, z.ahead = z.Tk - z.Tq;
-    z.first_query = its_queries.first, z.first_key = its_keys.first;
-    z.first_lot = first_place(z.first_key, b, keys);
-    z.first_tile = first_place(z.first_query, b, queries);
-    z.first_stat = z.first_tile * queries;
-    return z;
+    Tq = its_queries.count, Tk = its_keys.count, ahead = Tk - Tq;
+    first_query = its_queries.first, first_key = its_keys.first;
+    first_lot = first_place(first_key, b, keys);
+    first_tile = first_place(first_query, b, queries);
+    first_stat = first_tile * queries;
+  }
+  // To the sequence that has this place among the lots, or among the tiles.
+  KILN_HD void enter_lot(const AttentionProblem& p, const Sequences& all, int keys, int queries, int lot) {
+    enter(p, all, keys, queries, sequence_at(all.cu_keys, static_cast<int>(p.B), keys, lot));
+  }
+  KILN_HD void enter_tile(const AttentionProblem& p, const Sequences& all, int keys, int queries, int tile) {
+    enter(p, all, keys, queries, sequence_at(all.cu_queries, static_cast<int>(p.B), queries, tile));
   }
   KILN_HD int visible(int i) const {  // keys, to a query that exists
     const int n = causal ? i + 1 + ahead : Tk;

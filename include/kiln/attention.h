@@ -68,9 +68,9 @@ typedef struct kiln_attention_problem {
    * has `queries` and `keys`.
    *
    * On the device, which alone reads them, when the kernels run: one launch takes the whole batch. query_rows
-   * and key_rows are the tensors' rows; those behind the last sequence are neither read nor written. Nobody
-   * notices offsets that break the rules: results are then wrong, or a kernel does not end, but nothing
-   * outside the tensors is touched. */
+   * and key_rows are the tensors' rows; those behind the last sequence do not matter and are not written.
+   * Nobody notices offsets that break the rules: results are then wrong, or a kernel does not end, but
+   * nothing outside the tensors is touched. */
   const int32_t* cu_queries;
   const int32_t* cu_keys;
   /* In host memory, in place of those: checked, and one sequence is started after the other. Every variant

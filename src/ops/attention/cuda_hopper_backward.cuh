@@ -33,7 +33,8 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       const int i0 = walk.tile * Shape::kQueries;
       const int64_t row = static_cast<int64_t>(at.b * z.H + walk.h) * a.padded + z.first_stat + i0;
       m.q_free[stage].wait(phase ^ 1);
-      m.diagonal[stage] = z.causal ? z.first_key + i0 + z.ahead - j0 : Shape::kKeys;
+      const int lot_begin = at.j * Shape::kKeys;
+      m.border[stage] = {z.causal ? i0 + z.ahead - lot_begin : Shape::kKeys, z.Tk - lot_begin};
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
       fetch_tile(m.q[stage], a.q, walk.h, z.first_query + i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);
@@ -129,8 +130,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
   const int own = group * 64 + warp * 16;  // the warp's first key in the block
-  const typename Shape::Lot lot = m.lot(z, a.lots, s);
-  const int left = z.Tk - lot.j * kKeys, end = step + lot.steps(z);  // left: keys from the lot's first on
+  const int end = step + m.lot(z, a.lots, s).steps(z);
 
   TileSums dk[kD / 8], dv[kD / 8];
   const int v_place = s % Shape::kValues;
@@ -171,7 +171,8 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
         scores[t].at[e] = exp2_fast(scores[t].at[e] * a.z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
     }
     // Away from the border every query sees every key. On it a thread's two keys are seen from `hidden` on.
-    const int diagonal = *const_cast<const volatile int*>(&m.diagonal[stage]);
+    const volatile auto& border = m.border[stage];
+    const int diagonal = border.diagonal, left = border.keys;
     if (left < kKeys || diagonal < kKeys - 1) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {

@@ -34,7 +34,10 @@ struct BackwardMemory {
   Signal dq_there[2][2], dq_free[2][2];  // of each warpgroup, at even and at odd steps
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
-  int diagonal[Shape::kStages];  // key c of the lot is seen by query r of the tile where c <= r + diagonal
+  // Key c of the lot is seen by query r of the tile where c <= r + diagonal, and c < keys.
+  struct Border {
+    int diagonal, keys;
+  } border[Shape::kStages];
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
   uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
   int number;  // the block's

@@ -2,6 +2,8 @@
 // queries that see each other is met once, every tile's turns are complete, and nobody waits for ever.
 #include "ops/attention/cuda_hopper_walk.h"
 
+#include "ops/attention/cuda_hopper_parts.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -230,6 +232,20 @@ void expect_varied(const std::vector<std::pair<int, int>>& lengths, int64_t H, i
         ASSERT_EQ(shares[int64_t{h} * l.tiles + z.first_tile + tile], seen) << "tile " << tile << " of " << b;
     }
   }
+  const Parts parts(p, kQueries, 132);
+  std::map<std::tuple<int, int, int>, int> met;  // first row, head, first query -> how often
+  for (int n = 0; n < parts.count(); ++n) {
+    Sizes z(p);
+    z.enter_tile(p, sequences, kKeys, kQueries, parts.place(n).tile);
+    const QueryPart<kQueries, kKeys> at(z, parts, n);
+    if (at.first < z.Tq) ++met[{z.first_query, at.h, at.first}];
+    ASSERT_TRUE(at.first >= 0 && at.b == 0 && at.h < H);
+  }
+  std::size_t wanted_parts = 0;
+  for (const auto& [q, k] : lengths)
+    wanted_parts += static_cast<std::size_t>((q + kQueries - 1) / kQueries * H);
+  EXPECT_EQ(met.size(), wanted_parts);
+  for (const auto& [part, count] : met) ASSERT_EQ(count, 1);
   EXPECT_EQ(lots.size(), wanted_lots);
   EXPECT_EQ(shares.size(), wanted_tiles);
 }

@@ -47,9 +47,10 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
                               flash::head_rows<T>(f.o, p.D, false),
                               f.lse.data<float>(),
                               Sizes(p),
-                              parts};
-  launch(hopper_forward_kernel<Shape>, Grid(std::min(parts.count(), at_once)), Shape::kThreads,
-         sizeof(ForwardMemory<Shape>), stream, a);
+                              parts,
+                              f.sequences};
+  launch(hopper_forward_kernel<Shape>, Grid(p.varied ? parts.count() : std::min(parts.count(), at_once)),
+         Shape::kThreads, sizeof(ForwardMemory<Shape>), stream, a);
 }
 
 // Heads up to 64, 80 and 128 wide; wider ones are refused before this.
@@ -126,13 +127,14 @@ bool empty(const AttentionProblem& p) {
 
 void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
-  if (empty(p) || p.varied || !copy_engine_takes(layout_of(f.q, p, p.H)) ||
+  if (empty(p) || !copy_engine_takes(layout_of(f.q, p, p.H)) ||
       !copy_engine_takes(layout_of(f.k, p, p.Hkv)) || !copy_engine_takes(layout_of(f.v, p, p.Hkv)) ||
       !copy_engine_takes(layout_of(f.o, p, p.H)))
     return attention_cuda_flash_forward(ctx, f);
   with_shape(p, [&](auto zero, auto width) {
     using T = decltype(zero);
     constexpr int kD = decltype(width)::value;
+    if (p.varied) return run_forward<Varied<ForwardShape<T, kD, 2>>>(ctx, f);
     // Three warpgroups hide more of the exponentials, of which narrow heads have the most; two fill the GPU
     // better where a head is short (H200, 32 heads of 64: 0.90x at 1024 queries, 1.05x at 2048, 1.16x at
     // 16384).

@@ -22,7 +22,7 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
   for (int s = 0;; ++s) {
     const Lot at(z, a.lots, m.number, s);
     if (!at.exists) return;
-    const int j0 = z.first_key + at.j * Shape::kKeys;
+    const int key = at.j * Shape::kKeys, j0 = z.first_key + key;  // in the sequence, and of the tensors
     const int v_place = s % Shape::kValues, v_phase = s / Shape::kValues % 2;
     m.k_free[s % 2].wait((s / 2 % 2) ^ 1);
     m.k_there[s % 2].expect(m.k[0].kBytes);
@@ -33,8 +33,7 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       const int i0 = walk.tile * Shape::kQueries;
       const int64_t row = static_cast<int64_t>(at.b * z.H + walk.h) * a.padded + z.first_stat + i0;
       m.q_free[stage].wait(phase ^ 1);
-      const int lot_begin = at.j * Shape::kKeys;
-      m.border[stage] = {z.causal ? i0 + z.ahead - lot_begin : Shape::kKeys, z.Tk - lot_begin};
+      m.border[stage] = {z.causal ? i0 + z.ahead - key : Shape::kKeys, z.Tk - key};
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
       fetch_tile(m.q[stage], a.q, walk.h, z.first_query + i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);

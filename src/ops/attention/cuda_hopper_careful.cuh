@@ -80,17 +80,17 @@ __device__ bool all_finite(const TileSums (&sums)[kCount]) {
 }
 
 template <class T, int kD>
-__device__ LaneRow<kD> careful_output(const AttentionProblem& p, const HeadRows<const T>& q,
-                                      const HeadRows<const T>& k, const HeadRows<const T>& v, int64_t b,
-                                      int64_t h, int64_t i, float lse) {
-  const int D = static_cast<int>(p.D);
-  const int64_t hkv = h / p.group(), seen = p.visible(i);
-  const auto query = LaneRow<kD>::of(q.at(b, h, D, i), D);
+__device__ LaneRow<kD> careful_output(const Sizes& z, const HeadRows<const T>& q, const HeadRows<const T>& k,
+                                      const HeadRows<const T>& v, int64_t b, int64_t h, int64_t i,
+                                      float lse) {
+  const int D = z.D;
+  const int64_t hkv = h / z.group, seen = z.visible(static_cast<int>(i));
+  const auto query = LaneRow<kD>::of(q.at(b, h, D, z.first_query + i), D);
   LaneRow<kD> o;
   for (int64_t j = 0; j < seen; ++j) {
-    const float s = query.dot(LaneRow<kD>::of(k.at(b, hkv, D, j), D)) * p.scale;
+    const float s = query.dot(LaneRow<kD>::of(k.at(b, hkv, D, z.first_key + j), D)) * z.scale;
     o.add(static_cast<float>(static_cast<T>(exp2_fast((s - lse) * kLog2E))),
-          LaneRow<kD>::of(v.at(b, hkv, D, j), D));
+          LaneRow<kD>::of(v.at(b, hkv, D, z.first_key + j), D));
   }
   return o;
 }

@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /* Changes when a struct or the meaning of an argument does. */
-#define KILN_ABI_VERSION 1
+#define KILN_ABI_VERSION 2
 
 typedef enum kiln_status {
   KILN_OK = 0,
@@ -63,14 +63,22 @@ typedef struct kiln_attention_problem {
   const char* variant;  /* NULL: the best one here. A name (`kiln ops attention`) runs that one or fails. */
 
   /* Lengths that vary: sequence b has rows cu[b] .. cu[b + 1] - 1 of tensors without a batch axis, [rows,
-   * heads, head_dim], so batch strides are not read. cu has batch + 1 entries, the first 0. All NULL: every
-   * sequence has `queries` and `keys`. This version starts one sequence after the other and needs the two
-   * arrays in host memory; it does not read the two on the device and answers KILN_NOT_AVAILABLE where it has
-   * only those. */
-  const int32_t* cu_queries; /* on the device */
+   * heads, head_dim], so batch strides are not read. cu has batch + 1 entries, the first 0, none smaller than
+   * the one before, and no two further apart than `queries` or `keys`, the longest. Both NULL: every sequence
+   * has `queries` and `keys`.
+   *
+   * On the device, which alone reads them, when the kernels run: one launch takes the whole batch. query_rows
+   * and key_rows are the tensors' rows; those behind the last sequence do not matter and are not written.
+   * Nobody notices offsets that break the rules: results are then wrong, or a kernel does not end, but
+   * nothing outside the tensors is touched. */
+  const int32_t* cu_queries;
   const int32_t* cu_keys;
+  /* In host memory, in place of those: checked, and one sequence is started after the other. Every variant
+   * takes them. Not read where there are offsets on the device; the rows are those of the last offset. */
   const int32_t* host_cu_queries;
   const int32_t* host_cu_keys;
+  int64_t query_rows;
+  int64_t key_rows;
 } kiln_attention_problem;
 
 /* A [batch, rows, heads, head_dim] tensor with its strides in elements; head_dim is dense. `data` is a

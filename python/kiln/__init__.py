@@ -2,6 +2,7 @@
 
     import kiln
     o = kiln.attention(q, k, v, causal=True)       # q [B, T, H, D]; k, v [B, T, Hkv, D]; with gradients
+    o = kiln.attention_varlen(q, k, v, cu_queries, cu_keys, max_queries, max_keys)   # q [rows, H, D]; offsets on the GPU
 
 torch is imported when one of the functions is first used. docs/attention-library.md says more.
 """

@@ -31,24 +31,55 @@ def attention(
 
 
 def attention_varlen(
-    q, k, v, cu_queries, cu_keys, causal=True, scale=None, deterministic=True, variant=None, *, return_lse=False,
-    library=None
+    q, k, v, cu_queries, cu_keys, max_queries=None, max_keys=None, causal=True, scale=None, deterministic=True,
+    variant=None, *, return_lse=False, library=None
 ):
     """The same for sequences of any lengths, one behind the other: q [rows, H, D], k and v [rows, Hkv, D]. Sequence b
-    has rows cu_queries[b] .. cu_queries[b + 1] - 1 of q, and of k and v likewise. The offsets are lists or int32 tensors
-    on the CPU: this version starts one sequence after the other and would have to wait for the GPU to read them there.
-    lse is [H, rows]."""
+    has rows cu_queries[b] .. cu_queries[b + 1] - 1 of q, and of k and v likewise. lse is [H, rows].
+
+    The offsets are int32 tensors on the GPU with max_queries and max_keys, the longest lengths, as numbers: one launch
+    takes the batch, nothing waits for the GPU, and the call can be captured in a CUDA graph. They are then taken as
+    right: the first 0, never falling, never further apart than the longest; rows behind the last sequence are not
+    written. Or they are lists or tensors on the CPU, which are checked; on a GPU one sequence is then started after the
+    other."""
     _check_tensors(q, k, v, 3, "[rows, heads, head_dim]")
+    on_gpu = [isinstance(c, torch.Tensor) and c.is_cuda for c in (cu_queries, cu_keys)]
+    if on_gpu[0] != on_gpu[1]:
+        raise BadArgument("cu_queries and cu_keys must be in one place, the GPU or the host")
+    problem_of = _offsets_on_gpu if on_gpu[0] else _offsets_on_host
+    problem, kept = problem_of(q, k, cu_queries, cu_keys, max_queries, max_keys, (causal, scale, deterministic, variant))
+    call = _Call(library, problem, q.device, (q.shape[1], q.shape[0]), kept)
+    o, lse = _Attention.apply(q[None], k[None], v[None], call)
+    return (o[0], lse) if return_lse else o[0]
+
+
+def _offsets_on_gpu(q, k, cu_queries, cu_keys, max_queries, max_keys, options):
+    for name, c in (("cu_queries", cu_queries), ("cu_keys", cu_keys)):
+        if c.device != q.device:
+            raise BadArgument(f"{name} is on {c.device}, q on {q.device}")
+        if c.dtype != torch.int32 or c.dim() != 1 or c.shape[0] == 0 or not c.is_contiguous():
+            raise BadArgument(f"{name} is {c.dtype} {list(c.shape)}; int32 without gaps is needed, one more than sequences")
+    if len(cu_queries) != len(cu_keys):
+        raise BadArgument(f"cu_queries has {len(cu_queries)} entries, cu_keys {len(cu_keys)}")
+    if max_queries is None or max_keys is None:
+        raise BadArgument("offsets on the GPU need max_queries and max_keys: to look for them would wait for the GPU")
+    problem = _problem(q, k, len(cu_queries) - 1, int(max_queries), int(max_keys), *options)
+    problem.cu_queries, problem.cu_keys = cu_queries.data_ptr(), cu_keys.data_ptr()
+    problem.query_rows, problem.key_rows = q.shape[0], k.shape[0]
+    return problem, (cu_queries, cu_keys)
+
+
+def _offsets_on_host(q, k, cu_queries, cu_keys, max_queries, max_keys, options):
     offsets_q, offsets_k = _offsets("cu_queries", cu_queries, q), _offsets("cu_keys", cu_keys, k)
     if len(offsets_q) != len(offsets_k):
         raise BadArgument(f"cu_queries has {len(offsets_q)} entries, cu_keys {len(offsets_k)}")
     count = len(offsets_q) - 1
     longest = [max((c[b + 1] - c[b] for b in range(count)), default=0) for c in (offsets_q, offsets_k)]
-    problem = _problem(q, k, count, max(0, longest[0]), max(0, longest[1]), causal, scale, deterministic, variant)
-    problem.host_cu_queries, problem.host_cu_keys = offsets_q, offsets_k  # ctypes keeps the arrays alive with it
-    call = _Call(library, problem, q.device, (q.shape[1], q.shape[0]))
-    o, lse = _Attention.apply(q[None], k[None], v[None], call)
-    return (o[0], lse) if return_lse else o[0]
+    for n, given in enumerate((max_queries, max_keys)):
+        longest[n] = max(0, longest[n]) if given is None else int(given)
+    problem = _problem(q, k, count, *longest, *options)
+    problem.host_cu_queries, problem.host_cu_keys = offsets_q, offsets_k
+    return problem, (offsets_q, offsets_k)
 
 
 def _check_tensors(q, k, v, axes, form):
@@ -71,8 +102,6 @@ def _check_tensors(q, k, v, axes, form):
 
 def _offsets(name, values, rows):
     if isinstance(values, torch.Tensor):
-        if values.is_cuda:
-            raise BadArgument(f"{name} is on {values.device}; give a list or a tensor on the CPU")
         values = values.tolist()
     if len(values) == 0 or values[-1] != rows.shape[0]:
         raise BadArgument(f"{name} ends at {values[-1] if len(values) else None}, and there are {rows.shape[0]} rows")
@@ -123,9 +152,10 @@ def _view(t):
 class _Call:
     """What forward and backward share: the library, the problem, and where it runs."""
 
-    def __init__(self, library, problem, device, lse_shape):
+    def __init__(self, library, problem, device, lse_shape, kept=()):
         self.loaded = library if isinstance(library, Library) else load(library)
         self.problem = problem
+        self.kept = kept  # what the problem points to
         self.device = device
         self.index = CPU if device.type == "cpu" else device.index
         self.lse_shape = lse_shape

@@ -6,7 +6,7 @@ import threading
 from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 CPU = -1
 OK, BAD_ARGUMENT, NOT_AVAILABLE, CUDA_FAILURE, INTERNAL_ERROR = range(5)
 FP32, BF16, FP16 = 1, 2, 3
@@ -33,6 +33,8 @@ class Problem(Structure):
         ("cu_keys", c_void_p),
         ("host_cu_queries", POINTER(c_int32)),
         ("host_cu_keys", POINTER(c_int32)),
+        ("query_rows", c_int64),
+        ("key_rows", c_int64),
     ]
 
     def __init__(self, **fields):

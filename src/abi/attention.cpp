@@ -35,7 +35,8 @@ class Call {
       : ctx_(context.ctx),
         lock_(context.mutex),
         stream_(context.ctx, callers_stream(stream)),
-        lengths_vary_(problem.lengths_vary()),
+        one_by_one_(problem.one_by_one()),
+        sequences_(problem.sequences),
         query_rows_(problem.query_rows()),
         plan_(make_plan(ctx_, problem, pass)) {}
 
@@ -56,7 +57,8 @@ class Call {
   void for_each(Pass pass, Run run) {
     if (ctx_.device().is_meta()) return;
     for (const Launch& l : plan_.launches) {
-      const bool nothing = l.p.B == 0 || (l.p.Tq == 0 && (pass == Pass::forward || l.p.Tk == 0));
+      const bool nothing =
+          l.p.B == 0 || (l.p.query_rows() == 0 && (pass == Pass::forward || l.p.key_rows() == 0));
       if (!nothing) run(l, workspace_tensor());
     }
   }
@@ -64,10 +66,10 @@ class Call {
   // The kernels' lse of a launch: the caller's own, or a sequence's place in the workspace.
   Tensor lse_of(const Launch& l, const float* lse) const {
     auto* at =
-        lengths_vary_ ? reinterpret_cast<float*>(workspace_ + plan_.lse_offset) : const_cast<float*>(lse);
-    const auto count = static_cast<std::size_t>(l.p.B * l.p.H * l.p.Tq);
-    return Tensor(Buffer::borrowed(at, {count * sizeof(float)}), {l.p.B, l.p.H, l.p.Tq}, DType::f32,
-                  ctx_.device());
+        one_by_one_ ? reinterpret_cast<float*>(workspace_ + plan_.lse_offset) : const_cast<float*>(lse);
+    const Shape shape{l.p.batches(), l.p.H, l.p.query_rows()};
+    const auto count = static_cast<std::size_t>(shape.numel());
+    return Tensor(Buffer::borrowed(at, {count * sizeof(float)}), shape, DType::f32, ctx_.device());
   }
   // Between [heads, Tq] of a sequence and its columns of the caller's [heads, all rows].
   void save_lse(const Launch& l, const Tensor& from, float* lse) {
@@ -81,17 +83,18 @@ class Call {
     return tensor_of(v, l.p, side, side == Side::queries ? l.first_query : l.first_key, ctx_.device());
   }
   RankContext& ctx() { return ctx_; }
+  const Sequences& sequences() const { return sequences_; }
 
  private:
   Tensor workspace_tensor() const {
     if (plan_.workspace == 0) return {};
-    const auto bytes = static_cast<int64_t>(lengths_vary_ ? plan_.lse_offset : plan_.workspace);
+    const auto bytes = static_cast<int64_t>(one_by_one_ ? plan_.lse_offset : plan_.workspace);
     return Tensor(Buffer::borrowed(workspace_, {static_cast<std::size_t>(bytes)}), {bytes}, DType::u8,
                   ctx_.device());
   }
 
   void copy_lse(const Launch& l, float* callers, float* ours, bool to_caller) {
-    if (!lengths_vary_) return;
+    if (!one_by_one_) return;
     const auto row = static_cast<std::size_t>(l.p.Tq) * sizeof(float);
     const auto all = static_cast<std::size_t>(query_rows_) * sizeof(float);
     float* theirs = callers + l.first_query;
@@ -103,7 +106,8 @@ class Call {
   RankContext& ctx_;
   std::scoped_lock<std::mutex> lock_;
   StreamGuard stream_;
-  bool lengths_vary_;
+  bool one_by_one_;
+  Sequences sequences_;
   int64_t query_rows_;
   Plan plan_;
   std::byte* workspace_ = nullptr;
@@ -161,7 +165,7 @@ kiln_status kiln_attention_variant(kiln_attention_context* context, const kiln_a
   return answer([&] {
     auto& c = kiln::abi::checked(context);
     if (name == nullptr) kiln::abi::reject("name is NULL");
-    const auto p = kiln::abi::checked_problem(problem);
+    const auto p = kiln::abi::checked_problem(problem, c.ctx.device());
     std::scoped_lock lock(c.mutex);
     *name = kiln::abi::choose(c.ctx, p.p, p.variant, p.allow_atomic).name;
   });
@@ -171,7 +175,7 @@ kiln_status kiln_attention_workspace(kiln_attention_context* context, const kiln
                                      size_t* forward_bytes, size_t* backward_bytes) {
   return answer([&] {
     auto& c = kiln::abi::checked(context);
-    const auto p = kiln::abi::checked_problem(problem);
+    const auto p = kiln::abi::checked_problem(problem, c.ctx.device());
     std::scoped_lock lock(c.mutex);
     if (forward_bytes != nullptr) *forward_bytes = kiln::abi::make_plan(c.ctx, p, Pass::forward).workspace;
     if (backward_bytes != nullptr) *backward_bytes = kiln::abi::make_plan(c.ctx, p, Pass::backward).workspace;
@@ -184,7 +188,7 @@ kiln_status kiln_attention_forward(kiln_attention_context* context, const kiln_a
                                    void* workspace, size_t workspace_bytes, void* stream) {
   return answer([&] {
     auto& c = kiln::abi::checked(context);
-    const auto p = kiln::abi::checked_problem(problem);
+    const auto p = kiln::abi::checked_problem(problem, c.ctx.device());
     const Argument arguments[] = {{"q", q, Side::queries, Use::read},
                                   {"k", k, Side::keys, Use::read},
                                   {"v", v, Side::keys, Use::read},
@@ -195,9 +199,9 @@ kiln_status kiln_attention_forward(kiln_attention_context* context, const kiln_a
     call.use_workspace(workspace, workspace_bytes);
     call.for_each(Pass::forward, [&](const Launch& l, const Tensor& scratch) {
       const Tensor none, sums = call.lse_of(l, lse);
-      l.row->forward(call.ctx(),
-                     {l.p, call.view(q, l, Side::queries), call.view(k, l, Side::keys),
-                      call.view(v, l, Side::keys), call.view(o, l, Side::queries), none, sums, scratch});
+      l.row->forward(call.ctx(), {l.p, call.view(q, l, Side::queries), call.view(k, l, Side::keys),
+                                  call.view(v, l, Side::keys), call.view(o, l, Side::queries), none, sums,
+                                  scratch, call.sequences()});
       call.save_lse(l, sums, lse);
     });
   });
@@ -212,7 +216,7 @@ kiln_status kiln_attention_backward(kiln_attention_context* context, const kiln_
                                     void* stream) {
   return answer([&] {
     auto& c = kiln::abi::checked(context);
-    const auto p = kiln::abi::checked_problem(problem);
+    const auto p = kiln::abi::checked_problem(problem, c.ctx.device());
     const Argument arguments[] = {{"q", q, Side::queries, Use::read},
                                   {"k", k, Side::keys, Use::read},
                                   {"v", v, Side::keys, Use::read},
@@ -234,7 +238,7 @@ kiln_status kiln_attention_backward(kiln_attention_context* context, const kiln_
                        call.view(k, l, Side::keys), call.view(v, l, Side::keys), none,
                        call.view(o, l, Side::queries), sums, kiln::GradSlot{call.view(dq, l, Side::queries)},
                        kiln::GradSlot{call.view(dk, l, Side::keys)},
-                       kiln::GradSlot{call.view(dv, l, Side::keys)}, scratch});
+                       kiln::GradSlot{call.view(dv, l, Side::keys)}, scratch, call.sequences()});
     });
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "abi/status.h"
 
@@ -37,12 +38,7 @@ bool checked_flag(const char* name, int32_t value) {
 
 std::span<const int32_t> checked_offsets(const char* name, const char* longest_name, const int32_t* offsets,
                                          int64_t batch, int64_t longest) {
-  if (offsets == nullptr) {
-    throw Error(cat("[attention] lengths vary and ", name,
-                    " is NULL: this version starts one sequence after the other "
-                    "and reads the offsets on the host"),
-                cat("set ", name, " to a host copy"), ErrorKind::unavailable);
-  }
+  if (offsets == nullptr) reject(cat(name, " is NULL and the other offsets are not"));
   if (offsets[0] != 0) reject(cat(name, "[0] is ", offsets[0], "; 0 is needed"));
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t count = int64_t{offsets[b + 1]} - offsets[b];
@@ -52,6 +48,24 @@ std::span<const int32_t> checked_offsets(const char* name, const char* longest_n
                  longest));
   }
   return {offsets, static_cast<std::size_t>(batch) + 1};
+}
+
+void use_device_offsets(CheckedProblem& out, const kiln_attention_problem& c, Device device) {
+  AttentionProblem& p = out.p;
+  if (device.type == DeviceType::cpu) {
+    out.cu_queries = checked_offsets("cu_queries", "queries", c.cu_queries, p.B, p.Tq);
+    out.cu_keys = checked_offsets("cu_keys", "keys", c.cu_keys, p.B, p.Tk);
+    return;
+  }
+  for (const auto& [name, offsets] : {std::pair{"cu_queries", c.cu_queries}, {"cu_keys", c.cu_keys}}) {
+    if (offsets == nullptr) reject(cat(name, " is NULL and the other offsets are not"));
+    if (reinterpret_cast<std::uintptr_t>(offsets) % alignof(int32_t) != 0)
+      reject(cat(name, " is at ", offsets, ", not a multiple of ", alignof(int32_t), " bytes"));
+  }
+  out.sequences = {c.cu_queries, c.cu_keys};
+  p.varied = true;
+  p.all_queries = checked_extent("query_rows", c.query_rows, 0);
+  p.all_keys = checked_extent("key_rows", c.key_rows, 0);
 }
 
 // The elements from the first to one past the last of a tensor.
@@ -111,7 +125,7 @@ void check_view(const char* name, const kiln_attention_view& view, const Extents
 
 }  // namespace
 
-CheckedProblem checked_problem(const kiln_attention_problem* problem) {
+CheckedProblem checked_problem(const kiln_attention_problem* problem, Device device) {
   if (problem == nullptr) reject("problem is NULL");
   const kiln_attention_problem& c = *problem;
   if (c.struct_size != sizeof c) {
@@ -144,8 +158,9 @@ CheckedProblem checked_problem(const kiln_attention_problem* problem) {
   p.causal = checked_flag("causal", c.causal);
   out.allow_atomic = checked_flag("allow_atomic", c.allow_atomic);
   if (c.variant != nullptr) out.variant = c.variant;
-  if (c.cu_queries != nullptr || c.cu_keys != nullptr || c.host_cu_queries != nullptr ||
-      c.host_cu_keys != nullptr) {
+  if (c.cu_queries != nullptr || c.cu_keys != nullptr) {
+    use_device_offsets(out, c, device);
+  } else if (c.host_cu_queries != nullptr || c.host_cu_keys != nullptr) {
     out.cu_queries = checked_offsets("host_cu_queries", "queries", c.host_cu_queries, p.B, p.Tq);
     out.cu_keys = checked_offsets("host_cu_keys", "keys", c.host_cu_keys, p.B, p.Tk);
   }
@@ -176,18 +191,18 @@ void check_lse(const CheckedProblem& problem, const float* lse) {
 Tensor tensor_of(const kiln_attention_view* view, const AttentionProblem& p, Side side, int64_t first,
                  Device device) {
   if (view == nullptr) return {};
-  const int64_t rows = side == Side::queries ? p.Tq : p.Tk,
-                width = (side == Side::queries ? p.H : p.Hkv) * p.D;
+  const int64_t rows = side == Side::queries ? p.query_rows() : p.key_rows(), batches = p.batches();
+  const int64_t width = (side == Side::queries ? p.H : p.Hkv) * p.D;
   // The stride of an axis of one is anything at all; kernels look at it to see whether rows are aligned.
   const int64_t row_stride = rows > 1 || first > 0 ? view->row_stride : width;
-  const int64_t batch_stride = p.B > 1 ? view->batch_stride : rows * row_stride;
+  const int64_t batch_stride = batches > 1 ? view->batch_stride : rows * row_stride;
   const std::size_t element = size_of(p.dtype);
   std::byte* data = static_cast<std::byte*>(view->data);
   if (first > 0) data += static_cast<std::size_t>(first * row_stride) * element;
-  const bool none = p.B == 0 || rows == 0;
-  const int64_t elements = none ? 0 : reach(p.B, batch_stride, rows, row_stride, width);
-  return Tensor(Buffer::borrowed(data, {static_cast<std::size_t>(elements) * element}), {p.B, rows, width},
-                {batch_stride, row_stride, 1}, p.dtype, device);
+  const bool none = batches == 0 || rows == 0;
+  const int64_t elements = none ? 0 : reach(batches, batch_stride, rows, row_stride, width);
+  return Tensor(Buffer::borrowed(data, {static_cast<std::size_t>(elements) * element}),
+                {batches, rows, width}, {batch_stride, row_stride, 1}, p.dtype, device);
 }
 
 }  // namespace kiln::abi

@@ -14,18 +14,20 @@ inline constexpr std::size_t kTensorAlignment = 16;
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 
 struct CheckedProblem {
-  AttentionProblem p;  // Tq and Tk are the longest where lengths vary
-  std::span<const int32_t> cu_queries, cu_keys;
+  AttentionProblem p;                            // Tq and Tk are the longest where lengths vary
+  Sequences sequences;                           // where p.varied
+  std::span<const int32_t> cu_queries, cu_keys;  // in host memory, else: one sequence after the other
   std::string_view variant;
   bool allow_atomic = false;
 
-  bool lengths_vary() const { return !cu_queries.empty(); }
-  int64_t batches() const { return lengths_vary() ? 1 : p.B; }  // of a tensor
-  int64_t query_rows() const { return lengths_vary() ? cu_queries.back() : p.Tq; }
-  int64_t key_rows() const { return lengths_vary() ? cu_keys.back() : p.Tk; }
+  bool one_by_one() const { return !cu_queries.empty(); }
+  int64_t batches() const { return one_by_one() ? 1 : p.batches(); }  // of a tensor
+  int64_t query_rows() const { return one_by_one() ? cu_queries.back() : p.query_rows(); }
+  int64_t key_rows() const { return one_by_one() ? cu_keys.back() : p.key_rows(); }
 };
 
-CheckedProblem checked_problem(const kiln_attention_problem* problem);
+// A CPU's offsets are in host memory, whichever of the two is given.
+CheckedProblem checked_problem(const kiln_attention_problem* problem, Device device);
 
 enum class Side { queries, keys };
 enum class Use { read, written, written_if_given };

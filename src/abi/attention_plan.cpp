@@ -67,7 +67,7 @@ Plan make_plan(RankContext& ctx, const CheckedProblem& problem, Pass pass) {
     plan.workspace = std::max(plan.workspace, workspace_of(l, pass));
     plan.launches.push_back(l);
   };
-  if (!problem.lengths_vary()) {
+  if (!problem.one_by_one()) {
     add(problem.p, 0, 0);
     return plan;
   }

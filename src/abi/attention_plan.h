@@ -1,5 +1,5 @@
-// Which rows of attention's table a call takes, and on what: the whole batch at once, or, where lengths vary,
-// one sequence after the other.
+// Which rows of attention's table a call takes, and on what: the whole batch at once, or, where lengths vary
+// and only the host knows them, one sequence after the other.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct Launch {
 struct Plan {
   std::vector<Launch> launches;
   std::size_t workspace = 0;   // bytes, of the row that takes most
-  std::size_t lse_offset = 0;  // where lengths vary: in the workspace, the place of one sequence's lse
+  std::size_t lse_offset = 0;  // one by one: in the workspace, the place of a sequence's lse
 };
 
 // The first row of the table that can run this here, writes lse and is deterministic unless that was waived;

@@ -293,13 +293,31 @@ TEST_P(AttentionAbi, NothingToDo) {
       << kiln_last_error();
 }
 
-// Sequences of 5, 0, 33 and 1 queries beside 5, 7, 40 and 1 keys, one behind the other.
-TEST_P(AttentionAbi, LengthsThatVary) {
-  const std::vector<int32_t> cu_q{0, 5, 5, 38, 39}, cu_k{0, 5, 12, 52, 53};
-  const int64_t H = 4, Hkv = 2, D = 16, queries = cu_q.back(), keys = cu_k.back();
-  kiln_attention_problem p = problem_of({4, 33, 40, H, Hkv, D, true, 0.25});
-  p.host_cu_queries = cu_q.data();
-  p.host_cu_keys = cu_k.data();
+// Sequences of 5, 0, 33, 1 and 70 queries beside 5, 7, 40, 1 and 0 keys, one behind the other, and two rows
+// that belong to none: with the offsets in host memory, sequence after sequence, or on the device, all at
+// once.
+class VaryingLengths : public AttentionAbi {
+ protected:
+  void check_varying(bool on_device);
+};
+
+void VaryingLengths::check_varying(bool on_device) {
+  const std::vector<int32_t> cu_q{0, 5, 5, 38, 39, 109}, cu_k{0, 5, 12, 52, 53, 53};
+  const int64_t spare = on_device && GetParam().device != KILN_CPU ? 2 : 0;
+  const int64_t H = 4, Hkv = 2, D = 16, queries = cu_q.back() + spare, keys = cu_k.back() + spare;
+  kiln_attention_problem p = problem_of({5, 70, 40, H, Hkv, D, true, 0.25});
+  const Tensor device_q = memory->empty({6}, DType::i32), device_k = memory->empty({6}, DType::i32);
+  memory->upload(device_q, cu_q.data());
+  memory->upload(device_k, cu_k.data());
+  if (on_device) {
+    p.cu_queries = device_q.data<int32_t>();
+    p.cu_keys = device_k.data<int32_t>();
+    p.query_rows = queries;
+    p.key_rows = keys;
+  } else {
+    p.host_cu_queries = cu_q.data();
+    p.host_cu_keys = cu_k.data();
+  }
   const auto make = [&](int64_t rows, int64_t heads, const char* name) {
     return placed(1, rows, heads, D, Layout::padded, name);
   };
@@ -323,7 +341,7 @@ TEST_P(AttentionAbi, LengthsThatVary) {
       << kiln_last_error();
 
   const Doubles all_lse = floats(lse);
-  for (std::size_t n = 0; n < 4; ++n) {
+  for (std::size_t n = 0; n < 5; ++n) {
     const auto part = [&](const PlacedTensor& t, const std::vector<int32_t>& cu, int64_t heads) {
       const Doubles all = t.values();
       return Doubles(all.begin() + cu[n] * heads * D, all.begin() + cu[n + 1] * heads * D);
@@ -342,13 +360,25 @@ TEST_P(AttentionAbi, LengthsThatVary) {
     }
     expect_near(sums, r.lse, tolerance(), "lse");
   }
+  for (const PlacedTensor* t : {&o, &dq, &dk, &dv}) {
+    const Doubles all = t->values();
+    const int64_t width = t == &o || t == &dq ? H * D : Hkv * D;
+    for (std::size_t i = all.size() - static_cast<std::size_t>(spare * width); i < all.size(); ++i)
+      ASSERT_EQ(all[i], static_cast<double>(kUntouched)) << "a row of no sequence was written";
+    t->expect_gaps_untouched("a result");
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, AttentionAbi,
-                         testing::Values(Place{KILN_CPU, DType::f32, 2e-5},
-                                         Place{KILN_CPU, DType::bf16, 4e-2}));
-INSTANTIATE_TEST_SUITE_P(Cuda, AttentionAbi,
-                         testing::Values(Place{0, DType::bf16, 4e-2}, Place{0, DType::f32, 1e-4}));
+TEST_P(VaryingLengths, OffsetsOnTheHost) { check_varying(false); }
+TEST_P(VaryingLengths, OffsetsOnTheDevice) { check_varying(true); }
+
+const Place kOnCpu[] = {{KILN_CPU, DType::f32, 2e-5}, {KILN_CPU, DType::bf16, 4e-2}};
+const Place kOnCuda[] = {{0, DType::bf16, 4e-2}, {0, DType::f32, 1e-4}};
+
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionAbi, testing::ValuesIn(kOnCpu));
+INSTANTIATE_TEST_SUITE_P(Cuda, AttentionAbi, testing::ValuesIn(kOnCuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, VaryingLengths, testing::ValuesIn(kOnCpu));
+INSTANTIATE_TEST_SUITE_P(Cuda, VaryingLengths, testing::ValuesIn(kOnCuda));
 
 }  // namespace
 }  // namespace kiln

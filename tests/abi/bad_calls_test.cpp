@@ -143,10 +143,14 @@ TEST_F(BadCalls, OfBackward) {
 
 TEST_F(BadCalls, Offsets) {
   int32_t cu_q[] = {0, 6, 12}, cu_k[] = {0, 6, 12};
-  p.cu_queries = cu_q, p.cu_keys = cu_k;
-  expect_refused(forward(), KILN_NOT_AVAILABLE, "host_cu_queries is NULL");
+  p.cu_queries = cu_q;
+  expect_refused(forward(), KILN_BAD_ARGUMENT, "cu_keys is NULL");
+  p.cu_keys = cu_k;  // on the CPU these are the host's
+  refused("cu_queries[0] is 1", [&] { cu_q[0] = 1; });
+  cu_q[0] = 0;
+  p.cu_queries = p.cu_keys = nullptr;
   p.host_cu_queries = cu_q;
-  expect_refused(forward(), KILN_NOT_AVAILABLE, "host_cu_keys is NULL");
+  expect_refused(forward(), KILN_BAD_ARGUMENT, "host_cu_keys is NULL");
   p.host_cu_keys = cu_k;
   refused("host_cu_queries[0] is 1", [&] { cu_q[0] = 1; });
   cu_q[0] = 0;
@@ -218,6 +222,15 @@ TEST_F(AbiChoice, WhereNoneCanRunEveryReasonIsGiven) {
     EXPECT_NE(all.find(cat(row.name, ": ")), std::string::npos) << all;
     EXPECT_NE(reason(ctx, p, row.name).find(cat("'", row.name, "' cannot run here")), std::string::npos);
   }
+}
+
+TEST_F(AbiChoice, OffsetsOnTheDeviceNeedARowThatReadsThem) {
+  RankContext ctx(imagined(90));
+  p.varied = true, p.all_queries = p.all_keys = 200;
+  EXPECT_TRUE(std::string_view(abi::choose(ctx, p, {}, false).name).starts_with("flash"));
+  EXPECT_NE(reason(ctx, p, "tiled").find("takes sequences of one length"), std::string::npos);
+  p.dtype = DType::f32;
+  EXPECT_STREQ(abi::choose(ctx, p, {}, false).name, "flash_fp32");
 }
 
 TEST_F(AbiChoice, AtomicsAreNeverTakenUnasked) {

@@ -23,6 +23,8 @@ int main(void) {
   FIELD(kiln_attention_problem, cu_keys);
   FIELD(kiln_attention_problem, host_cu_queries);
   FIELD(kiln_attention_problem, host_cu_keys);
+  FIELD(kiln_attention_problem, query_rows);
+  FIELD(kiln_attention_problem, key_rows);
   FIELD(kiln_attention_view, data);
   FIELD(kiln_attention_view, batch_stride);
   FIELD(kiln_attention_view, row_stride);

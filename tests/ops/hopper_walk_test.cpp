@@ -2,6 +2,8 @@
 // queries that see each other is met once, every tile's turns are complete, and nobody waits for ever.
 #include "ops/attention/cuda_hopper_walk.h"
 
+#include "ops/attention/cuda_hopper_parts.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -174,6 +176,90 @@ TEST(HopperWalk, BlocksComeByOneAfterTheOther) {
     const Played played = play<128>(p, 132);
     const int steps = causal ? 4 * 32 * 33 / 2 : 4 * 32 * 32;
     EXPECT_LE(played.waited, steps / 10) << (causal ? "causal" : "full");
+  }
+}
+
+// Sequences whose lengths vary, by blocks in the order of their tickets, each of which is done before the
+// next begins: if that never waits, nobody waits for a block with a later ticket.
+template <int kQueries>
+void expect_varied(const std::vector<std::pair<int, int>>& lengths, int64_t H, int64_t Hkv, bool causal) {
+  using Lot = KeyLot<kKeys, kQueries>;
+  std::vector<int32_t> cu_q{0}, cu_k{0};
+  AttentionProblem p = problem(static_cast<int64_t>(lengths.size()), 0, 0, H, Hkv, causal);
+  for (const auto& [q, k] : lengths) {
+    cu_q.push_back(cu_q.back() + q), cu_k.push_back(cu_k.back() + k);
+    p.Tq = std::max<int64_t>(p.Tq, q), p.Tk = std::max<int64_t>(p.Tk, k);
+  }
+  p.varied = true, p.all_queries = cu_q.back(), p.all_keys = cu_k.back();
+  const Sequences sequences{cu_q.data(), cu_k.data()};
+  const Lots l(p, kKeys, kQueries, 132);
+  ASSERT_EQ(l.order, Lots::Order::single);
+  std::map<std::tuple<int, int, int>, int> lots;  // first row, kv head, lot -> how often
+  std::map<int64_t, int> shares;                  // by place of the tile
+  for (int block = 0; block < l.blocks(); ++block) {
+    Sizes z(p);
+    z.enter_lot(p, sequences, kKeys, kQueries, l.lots - 1 - block % l.per_head);
+    const Lot at(z, l, block, 0);
+    ASSERT_FALSE(Lot(z, l, block, 1).exists);
+    if (!at.exists) continue;
+    ASSERT_EQ(at.b, 0);
+    ++lots[{z.first_key, at.hkv, at.j}];
+    QueryWalk<Lot> walk(z, at);
+    for (int n = at.steps(z); n > 0; --n, walk.next(at)) {
+      const int64_t place = int64_t{walk.h} * l.tiles + z.first_tile + walk.tile;
+      ASSERT_LT(walk.tile * kQueries, z.Tq);
+      ASSERT_LT(place, H * l.tiles);
+      ASSERT_EQ(at.turn(z, l, walk.tile).turn, shares[place]) << "block " << block << " would wait";
+      ++shares[place];
+    }
+  }
+  std::size_t wanted_lots = 0, wanted_tiles = 0;
+  for (int b = 0; b < static_cast<int>(lengths.size()); ++b) {
+    Sizes z(p);
+    z.enter(p, sequences, kKeys, kQueries, b);
+    EXPECT_EQ(z.Tq, lengths[static_cast<std::size_t>(b)].first);
+    for (int j = 0; j * kKeys < z.Tk; ++j) {
+      for (int hkv = 0; hkv < Hkv; ++hkv, ++wanted_lots)
+        ASSERT_EQ((lots[{z.first_key, hkv, j}]), 1) << "lot " << j << " of sequence " << b;
+    }
+    for (int tile = 0; tile * kQueries < z.Tq; ++tile) {
+      Sizes found(p);
+      found.enter_tile(p, sequences, kKeys, kQueries, z.first_tile + tile);
+      ASSERT_EQ(found.first_query, z.first_query);
+      ASSERT_EQ(found.Tq, z.Tq);
+      const int seen = Lot::last_lot(z, tile) + 1;
+      for (int h = 0; h < H && seen > 0; ++h, ++wanted_tiles)
+        ASSERT_EQ(shares[int64_t{h} * l.tiles + z.first_tile + tile], seen) << "tile " << tile << " of " << b;
+    }
+  }
+  const Parts parts(p, kQueries, 132);
+  std::map<std::tuple<int, int, int>, int> met;  // first row, head, first query -> how often
+  for (int n = 0; n < parts.count(); ++n) {
+    Sizes z(p);
+    z.enter_tile(p, sequences, kKeys, kQueries, parts.place(n).tile);
+    const QueryPart<kQueries, kKeys> at(z, parts, n);
+    if (at.first < z.Tq) ++met[{z.first_query, at.h, at.first}];
+    ASSERT_TRUE(at.first >= 0 && at.b == 0 && at.h < H);
+  }
+  std::size_t wanted_parts = 0;
+  for (const auto& [q, k] : lengths)
+    wanted_parts += static_cast<std::size_t>((q + kQueries - 1) / kQueries * H);
+  EXPECT_EQ(met.size(), wanted_parts);
+  for (const auto& [part, count] : met) ASSERT_EQ(count, 1);
+  EXPECT_EQ(lots.size(), wanted_lots);
+  EXPECT_EQ(shares.size(), wanted_tiles);
+}
+
+TEST(HopperWalk, SequencesWhoseLengthsVary) {
+  std::vector<std::pair<int, int>> many;
+  for (int n = 0; n < 70; ++n) many.emplace_back(n * 97 % 411, n * 131 % 397);
+  const std::vector<std::vector<std::pair<int, int>>> batches = {
+      {{1, 1}}, {{128, 128}, {128, 128}}, {{0, 0}, {300, 300}, {0, 5}, {5, 0}, {64, 1000}, {1000, 64}}, many};
+  for (const auto& lengths : batches) {
+    for (const bool causal : {true, false}) {
+      expect_varied<128>(lengths, 4, 2, causal);
+      expect_varied<64>(lengths, 3, 3, causal);
+    }
   }
 }
 

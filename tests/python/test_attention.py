@@ -263,9 +263,78 @@ class AttentionOnGpu(AttentionOnCpu):
         q = self.normal(1, 8, 2, 32)
         with self.assertRaisesRegex(kiln.BadArgument, "q is on cuda:0, k on cpu"):
             kiln.attention(q, q.cpu(), q)
-        rows = self.normal(8, 2, 32)
-        with self.assertRaisesRegex(kiln.BadArgument, "cu_queries is on cuda:0"):
-            kiln.attention_varlen(rows, rows, rows, torch.tensor([0, 8], device="cuda"), [0, 8])
+        rows, on_gpu = self.normal(8, 2, 32), torch.tensor([0, 8], dtype=torch.int32, device="cuda")
+        with self.assertRaisesRegex(kiln.BadArgument, "in one place"):
+            kiln.attention_varlen(rows, rows, rows, on_gpu, [0, 8])
+        with self.assertRaisesRegex(kiln.BadArgument, "need max_queries and max_keys"):
+            kiln.attention_varlen(rows, rows, rows, on_gpu, on_gpu)
+        with self.assertRaisesRegex(kiln.BadArgument, "cu_queries is torch.int64"):
+            kiln.attention_varlen(rows, rows, rows, on_gpu.long(), on_gpu.long(), 8, 8)
+        with self.assertRaisesRegex(kiln.BadArgument, "cu_queries has 3 entries, cu_keys 2"):
+            kiln.attention_varlen(rows, rows, rows, torch.cat([on_gpu, on_gpu[1:]]), on_gpu, 8, 8)
+
+    def varied(self, dtype):
+        """Sequences of 5, 0, 33, 101 and 1 queries beside other numbers of keys, none in one place."""
+        cu_q, cu_k = [0, 5, 5, 38, 139, 140], [0, 5, 12, 52, 52, 300]
+        q = self.normal(140, 4, 64, dtype=dtype).requires_grad_()
+        k, v = (self.normal(300, 2, 64, dtype=dtype).requires_grad_() for _ in range(2))
+        return (q, k, v), (cu_q, cu_k), [torch.tensor(c, dtype=torch.int32, device="cuda") for c in (cu_q, cu_k)]
+
+    def test_offsets_on_the_gpu(self):
+        """Against plain attention of each sequence, in fp64; twice, to the same bits."""
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            for causal in (True, False):
+                with self.subTest(dtype=dtype, causal=causal):
+                    t, (cu_q, cu_k), on_gpu = self.varied(dtype)
+                    dout = torch.randn_like(t[0])
+
+                    def run():
+                        o, lse = kiln.attention_varlen(*t, *on_gpu, 101, 248, causal=causal, return_lse=True)
+                        return [o.detach(), lse, *torch.autograd.grad(o, t, dout)]
+
+                    got, again = run(), run()
+                    for a, b in zip(got, again):
+                        self.assertTrue(torch.equal(a, b))
+                    for b in range(5):
+                        rows, keys = slice(cu_q[b], cu_q[b + 1]), slice(cu_k[b], cu_k[b + 1])
+                        one = [x[None, part].detach() for x, part in zip(t, (rows, keys, keys))]
+                        if cu_k[b] == cu_k[b + 1]:
+                            self.assertEqual(got[0][rows].abs().max().item(), 0)
+                            self.assertEqual(got[2][rows].abs().max().item(), 0)
+                            self.assertTrue((got[1][:, rows] == float("-inf")).all().item())
+                            continue
+                        if cu_q[b] == cu_q[b + 1]:
+                            self.assertEqual(got[3][keys].abs().max().item(), 0)
+                            self.assertEqual(got[4][keys].abs().max().item(), 0)
+                            continue
+                        part = dout[None, rows]
+                        plain = with_gradients(lambda *x: formula(*x, causal, 0.125), one, part)
+                        exact = with_gradients(lambda *x: formula(*x, causal, 0.125), [x.double() for x in one], part)
+                        parts = (rows, rows, keys, keys)
+                        for name, g, s, e, p in zip(("o", "dq", "dk", "dv"), (got[0], *got[2:]), parts, exact, plain):
+                            self.compare(g[None, s], e, p, f"{name} of sequence {b}")
+
+    def test_offsets_that_change_in_a_captured_graph(self):
+        t, _, on_gpu = self.varied(torch.bfloat16)
+        dout = torch.randn_like(t[0])
+
+        def step():
+            o = kiln.attention_varlen(*t, *on_gpu, 140, 300)
+            return (o, *torch.autograd.grad(o, t, dout))
+
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = step()
+        for values, c in zip(([0, 70, 70, 71, 80, 140], [0, 1, 100, 190, 280, 300]), on_gpu):
+            c.copy_(torch.tensor(values, dtype=torch.int32))
+        graph.replay()
+        for a, b in zip(captured, step()):
+            self.assertTrue(torch.equal(a, b))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "ops/attention/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/build_info.h"
@@ -14,6 +15,17 @@
 
 namespace kiln {
 namespace {
+
+// Of sequences whose lengths vary no machine knows more here than their sum: as if all were as long as the
+// mean.
+AttentionProblem as_if_equal(AttentionProblem p) {
+  if (!p.varied) return p;
+  const int64_t count = std::max<int64_t>(p.B, 1);
+  p.Tq = (p.all_queries + count - 1) / count;
+  p.Tk = (p.all_keys + count - 1) / count;
+  p.varied = false;
+  return p;
+}
 
 double scores(const AttentionProblem& p) {  // query-key pairs that are not masked, over all heads
   double pairs = 0;
@@ -35,7 +47,8 @@ Cost naive_cost(const AttentionProblem& p, Pass pass) {
 }
 
 // Flash reads and writes no matrix; backward makes the scores again, a fifth product.
-Cost flash_cost(const AttentionProblem& p, Pass pass) {
+Cost flash_cost(const AttentionProblem& problem, Pass pass) {
+  const AttentionProblem p = as_if_equal(problem);
   const double e = static_cast<double>(size_of(p.dtype));
   const double qo = static_cast<double>(p.B * p.Tq * p.H * p.D),
                kv = static_cast<double>(p.B * p.Tk * p.Hkv * p.D);
@@ -57,8 +70,8 @@ Cost few_rows_cost(const AttentionProblem& p, Pass pass) {
 }
 
 DType same(const AttentionProblem& p) { return p.dtype; }
-Shape queries(const AttentionProblem& p) { return {p.B, p.Tq, p.H * p.D}; }
-Shape keys(const AttentionProblem& p) { return {p.B, p.Tk, p.Hkv * p.D}; }
+Shape queries(const AttentionProblem& p) { return {p.batches(), p.query_rows(), p.H * p.D}; }
+Shape keys(const AttentionProblem& p) { return {p.batches(), p.key_rows(), p.Hkv * p.D}; }
 
 const SaveDecl<AttentionProblem> kNaiveSaves[] = {
     {"q", SavedFrom::input, queries, same},
@@ -72,7 +85,8 @@ const SaveDecl<AttentionProblem> kFlashSaves[] = {
     {"k", SavedFrom::input, keys, same},
     {"v", SavedFrom::input, keys, same},
     {"o", SavedFrom::output, queries, same},
-    {"lse", SavedFrom::extra, [](const AttentionProblem& p) { return Shape{p.B, p.H, p.Tq}; },
+    {"lse", SavedFrom::extra,
+     [](const AttentionProblem& p) { return Shape{p.batches(), p.H, p.query_rows()}; },
      [](const AttentionProblem& p) { return stat_dtype(p.dtype); }},
 };
 
@@ -91,7 +105,23 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
 
 // CUDA flash: one float per query, the inner product of the output and its gradient.
 std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
-  return pass == Pass::forward ? 0 : static_cast<std::size_t>(p.B * p.H * p.Tq) * sizeof(float);
+  if (pass == Pass::forward) return 0;
+  return static_cast<std::size_t>(p.batches() * p.H * p.query_rows()) * sizeof(float);
+}
+
+// Of rows whose blocks know one length.
+std::string needs_equal_lengths(const AttentionProblem& p, const DeviceTraits& /*traits*/) {
+  return p.varied ? "takes sequences of one length, not offsets on the device" : std::string();
+}
+
+std::string cpu_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
+  return needs_fp32_or_narrower(p, traits);
+}
+
+std::string cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
+  return attention_cpu_few_rows_unsupported(p, traits);
 }
 
 // The newest code of this build that the GPU would run. A build without CUDA speaks, on meta, for the usual
@@ -144,6 +174,7 @@ std::string cuda_flash_tf32_unsupported(const AttentionProblem& p, const DeviceT
 }
 
 std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
   if (p.dtype != DType::bf16) return cat("is a rung of the ladder in bf16; these are ", name_of(p.dtype));
   return cuda_tiled_unsupported(p, traits, 128, tiled::rung_bytes(p.D <= 64 ? 64 : 128));
 }
@@ -167,13 +198,21 @@ std::size_t cuda_hopper_workspace(const AttentionProblem& p, Pass pass) {
 }
 
 const Variant<AttentionOp> kRows[] = {
-    {"few_rows", DeviceType::cpu, attention_cpu_few_rows_unsupported, kNaiveSaves, cpu_naive_workspace,
-     few_rows_cost, attention_cpu_few_rows_forward, attention_cpu_naive_backward},
-    {"flash", DeviceType::cpu, needs_fp32_or_narrower<AttentionProblem>, kFlashSaves,
-     attention_cpu_flash_workspace, flash_cost, attention_cpu_flash_forward, attention_cpu_flash_backward},
-    {"naive", DeviceType::cpu, nullptr, kNaiveSaves, cpu_naive_workspace, naive_cost,
+    {"few_rows", DeviceType::cpu, cpu_few_rows_unsupported, kNaiveSaves, cpu_naive_workspace, few_rows_cost,
+     attention_cpu_few_rows_forward, attention_cpu_naive_backward},
+    {"flash", DeviceType::cpu, cpu_flash_unsupported, kFlashSaves, attention_cpu_flash_workspace, flash_cost,
+     attention_cpu_flash_forward, attention_cpu_flash_backward},
+    {"naive", DeviceType::cpu, needs_equal_lengths, kNaiveSaves, cpu_naive_workspace, naive_cost,
      attention_cpu_naive_forward, attention_cpu_naive_backward},
-    {"composed", DeviceType::cpu, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},
+    {"composed",
+     DeviceType::cpu,
+     needs_equal_lengths,
+     {},
+     nullptr,
+     attention_composed_cost,
+     nullptr,
+     nullptr,
+     true},
     {"flash_hopper", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward), KILN_CUDA_FN(attention_cuda_hopper_backward)},
     {"flash", DeviceType::cuda, cuda_flash_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
@@ -201,9 +240,17 @@ const Variant<AttentionOp> kRows[] = {
     {"tiled_atomic", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_tiled_atomic_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_tiled_async_forward),
      KILN_CUDA_FN(attention_cuda_tiled_atomic_backward)},
-    {"naive", DeviceType::cuda, nullptr, kNaiveSaves, cuda_naive_workspace, naive_cost,
+    {"naive", DeviceType::cuda, needs_equal_lengths, kNaiveSaves, cuda_naive_workspace, naive_cost,
      KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
-    {"composed", DeviceType::cuda, nullptr, {}, nullptr, attention_composed_cost, nullptr, nullptr, true},
+    {"composed",
+     DeviceType::cuda,
+     needs_equal_lengths,
+     {},
+     nullptr,
+     attention_composed_cost,
+     nullptr,
+     nullptr,
+     true},
 };
 
 AttentionProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,

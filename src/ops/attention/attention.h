@@ -1,6 +1,9 @@
 // o = softmax(scale * q k^T + mask) v, per head. Grouped heads (H a multiple of Hkv) share keys and values.
 // Causal with Tq != Tk is aligned at the bottom right: query i sees keys 0 .. i + Tk - Tq. A query that sees
 // no key gets o = 0. A NaN reaches what attends to it and nothing else, except in `composed`: see there.
+//
+// Sequences of lengths that vary lie one behind the other in tensors of one batch, [1, rows, heads * D], and
+// each is by itself; lse is [1, H, rows]. Where each begins is known on the device alone (Sequences).
 #pragma once
 
 #include "ops/variant.h"
@@ -15,13 +18,27 @@ struct AttentionProblem {
   DType dtype;
   float scale;
   bool causal;
+  // Lengths that vary: B sequences, Tq and Tk are the longest, and these the rows of all.
+  bool varied = false;
+  int64_t all_queries = 0, all_keys = 0;
 
+  // Of the tensors.
+  KILN_HD int64_t batches() const { return varied ? 1 : B; }
+  KILN_HD int64_t query_rows() const { return varied ? all_queries : Tq; }
+  KILN_HD int64_t key_rows() const { return varied ? all_keys : Tk; }
   KILN_HD int64_t group() const { return H / Hkv; }
   // One past the last key that query i sees.
   KILN_HD int64_t visible(int64_t i) const {
     const int64_t n = causal ? i + 1 + Tk - Tq : Tk;
     return n < 0 ? 0 : (n > Tk ? Tk : n);
   }
+};
+
+// Of a problem whose lengths vary, in the device's memory: sequence b has rows cu[b] .. cu[b + 1] - 1. B + 1
+// entries each, the first 0 and none smaller than the one before.
+struct Sequences {
+  const int32_t* cu_queries = nullptr;
+  const int32_t* cu_keys = nullptr;
 };
 
 struct AttentionForward {
@@ -33,6 +50,7 @@ struct AttentionForward {
   const Tensor& probs;  // [B, H, Tq, Tk]; undefined for variants that do not keep it
   const Tensor& lse;    // [B, H, Tq], stat dtype: log of the sum of exponentials; undefined likewise
   const Tensor& workspace;
+  Sequences sequences = {};
 };
 
 struct AttentionBackward {
@@ -46,6 +64,7 @@ struct AttentionBackward {
   const Tensor& lse;
   GradSlot dq, dk, dv;
   const Tensor& workspace;
+  Sequences sequences = {};
 };
 
 struct AttentionOp {

@@ -24,6 +24,7 @@ struct BackwardRows {
   HeadRows<T> q, k, v, o, dout, dq, dk, dv;
   const float* lse;  // [B, H, Tq]
   float* delta;      // [B, H, Tq]
+  Sequences sequences;
 };
 
 template <class Engine, class T, int kD>
@@ -36,13 +37,13 @@ struct QueryMemory {
 
 // delta of the block's queries, two threads to each.
 template <class T>
-__device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& rows, int64_t b, int64_t h,
-                           int64_t i0, float (&delta)[kTile]) {
-  const int D = static_cast<int>(p.D), r = threadIdx.x / 2;
-  const int64_t i = i0 + r;
+__device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& rows, const Sequence& at, int h,
+                           int i0, float (&delta)[kTile]) {
+  const int D = static_cast<int>(p.D), r = static_cast<int>(threadIdx.x) / 2, i = i0 + r;
   float sum = 0;
-  if (i < p.Tq) {
-    const T *o = rows.o.at(b, h, D, i), *dout = rows.dout.at(b, h, D, i);
+  if (i < at.Tq) {
+    const int row = at.first_query + i;
+    const T *o = rows.o.at(at.batch, h, D, row), *dout = rows.dout.at(at.batch, h, D, row);
     if (rows.o.packs && rows.dout.packs) {
       for (int c = threadIdx.x % 2 * 8; c < D; c += 16) {
         const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
@@ -57,7 +58,7 @@ __device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& row
   sum += __shfl_xor_sync(0xffffffffu, sum, 1);
   if (threadIdx.x % 2 != 0) return;
   delta[r] = sum;
-  if (i < p.Tq) rows.delta[(b * p.H + h) * p.Tq + i] = sum;
+  if (i < at.Tq) rows.delta[at.stat(p, h, i)] = sum;
 }
 
 template <class Engine, class T, int kD>
@@ -66,35 +67,34 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   auto& m = *reinterpret_cast<QueryMemory<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D);
-  const int64_t tiles = (p.Tq + kTile - 1) / kTile, heads = p.B * p.H;
-  const int64_t i0 = (tiles - 1 - blockIdx.x / heads) * kTile;  // the longest first
-  const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H, hkv = h / p.group();
-  const int64_t last = i0 + kTile < p.Tq ? i0 + kTile - 1 : p.Tq - 1;
-  const int64_t unmasked = p.visible(i0) / kTile;
-  const int steps = static_cast<int>((p.visible(last) + kTile - 1) / kTile);
+  const int tiles = static_cast<int>((p.Tq + kTile - 1) / kTile), heads = static_cast<int>(p.B * p.H);
+  const int block = static_cast<int>(blockIdx.x), H = static_cast<int>(p.H);
+  const int i0 = (tiles - 1 - block / heads) * kTile;  // the longest first
+  const int h = block % heads % H, hkv = h / static_cast<int>(p.group());
+  const Sequence at(p, rows.sequences, block % heads / H);
+  if (i0 >= at.Tq) return;
+  const int last = i0 + kTile < at.Tq ? i0 + kTile - 1 : at.Tq - 1;
+  const int unmasked = at.visible(i0) / kTile, steps = (at.visible(last) + kTile - 1) / kTile;
+  const auto load_keys = [&](int t) {
+    load_tile<kBlock>(m.k[t % 2], rows.k, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
+    load_tile<kBlock>(m.v[t % 2], rows.v, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
+  };
 
-  load_tile<kBlock>(m.q, rows.q, b, h, D, i0, p.Tq);
-  load_tile<kBlock>(m.dout, rows.dout, b, h, D, i0, p.Tq);
-  if (steps > 0) {
-    load_tile<kBlock>(m.k[0], rows.k, b, hkv, D, 0, p.Tk);
-    load_tile<kBlock>(m.v[0], rows.v, b, hkv, D, 0, p.Tk);
-  }
+  load_tile<kBlock>(m.q, rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
+  load_tile<kBlock>(m.dout, rows.dout, at.batch, h, D, at.first_query + i0, at.end_query());
+  if (steps > 0) load_keys(0);
   close_copies();
-  make_delta(p, rows, b, h, i0, m.delta);
+  make_delta(p, rows, at, h, i0, m.delta);
   if (threadIdx.x < kTile) {
-    const int64_t i = i0 + threadIdx.x;
-    m.lse[threadIdx.x] = i < p.Tq ? rows.lse[(b * p.H + h) * p.Tq + i] * kLog2E : 0.0f;
+    const int i = i0 + static_cast<int>(threadIdx.x);
+    m.lse[threadIdx.x] = i < at.Tq ? rows.lse[at.stat(p, h, i)] * kLog2E : 0.0f;
   }
   if (rows.dq.base == nullptr) return;  // delta was all that is wanted of this kernel
 
   TileSums dq[1][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
-    const int64_t j0 = static_cast<int64_t>(t) * kTile;
-    if (t + 1 < steps) {
-      load_tile<kBlock>(m.k[(t + 1) % 2], rows.k, b, hkv, D, j0 + kTile, p.Tk);
-      load_tile<kBlock>(m.v[(t + 1) % 2], rows.v, b, hkv, D, j0 + kTile, p.Tk);
-    }
+    if (t + 1 < steps) load_keys(t + 1);
     close_copies();
     wait_for_copies<1>();
     Engine::show();
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
     Engine::template multiply_rows<1>(s, m.q, warp * 16, m.k[t % 2]);
     Engine::template multiply_rows<1>(dp, m.dout, warp * 16, m.v[t % 2]);
     Engine::finish(s, dp);
-    const Border<false> seen(p, i0 + warp * 16, j0);
+    const Border<false> seen(at, i0 + warp * 16, t * kTile);
     const bool masked = t >= unmasked;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   }
   if (steps == 0) wait_for_copies<0>();
   __syncthreads();
-  store_strip(rows.dq, b, h, D, i0 + warp * 16, p.Tq, dq[0], p.scale, p.scale, m.q, warp * 16);
+  store_strip(rows.dq, at.batch, h, D, at.first_query + i0 + warp * 16, at.end_query(), dq[0], p.scale,
+              p.scale, m.q, warp * 16);
 }
 
 template <class Engine, class T, int kD>
@@ -136,19 +137,21 @@ struct KeyMemory {
   typename Engine::template Tile<T, kD> q[2], dout[2];
   WeightScratch<T> scratch[kBackwardWarps];
   float lse[2][kTile], delta[2][kTile];
+  Sequence at;  // here and not in registers, which are full
 };
 
 // Step n of a key block is query tile `first + n % count` of head n / count of its group.
 template <class Engine, class T, int kD>
 __device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const AttentionProblem& p,
-                             const BackwardRows<T>& rows, int64_t b, int64_t h, int64_t i0) {
+                             const BackwardRows<T>& rows, const Sequence& at, int h, int i0) {
   const int D = static_cast<int>(p.D);
-  load_tile<kBlock>(m.q[stage], rows.q, b, h, D, i0, p.Tq);
-  load_tile<kBlock>(m.dout[stage], rows.dout, b, h, D, i0, p.Tq);
+  load_tile<kBlock>(m.q[stage], rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
+  load_tile<kBlock>(m.dout[stage], rows.dout, at.batch, h, D, at.first_query + i0, at.end_query());
   if (threadIdx.x < kTile) {
-    const int64_t i = i0 + threadIdx.x, at = (b * p.H + h) * p.Tq + i;
-    m.lse[stage][threadIdx.x] = i < p.Tq ? rows.lse[at] * kLog2E : 0.0f;
-    m.delta[stage][threadIdx.x] = i < p.Tq ? rows.delta[at] : 0.0f;
+    const int i = i0 + static_cast<int>(threadIdx.x);
+    const int64_t stat = at.stat(p, h, i);
+    m.lse[stage][threadIdx.x] = i < at.Tq ? rows.lse[stat] * kLog2E : 0.0f;
+    m.delta[stage][threadIdx.x] = i < at.Tq ? rows.delta[stat] : 0.0f;
   }
 }
 
@@ -162,34 +165,39 @@ __global__ void __launch_bounds__(kBlock, kD > 128 ? 1 : 0)
   auto& m = *reinterpret_cast<KeyMemory<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D);
-  const int64_t heads = p.B * p.Hkv;
-  const int64_t j0 = static_cast<int64_t>(blockIdx.x) / heads * kTile;  // the first keys are seen by the most
-  const int64_t hkv = blockIdx.x % heads % p.Hkv, b = blockIdx.x % heads / p.Hkv;
-  const int64_t first_seen = p.causal && j0 > p.Tk - p.Tq ? j0 - (p.Tk - p.Tq) : 0;
-  const int64_t first_tile = first_seen / kTile, tiles = (p.Tq + kTile - 1) / kTile;
-  const int count = static_cast<int>(tiles > first_tile ? tiles - first_tile : 0);
-  const int steps = count * static_cast<int>(p.group());
-  const auto head_at = [&](int n) { return hkv * p.group() + n / count; };
+  const int block = static_cast<int>(blockIdx.x), heads = static_cast<int>(p.B * p.Hkv);
+  const int Hkv = static_cast<int>(p.Hkv), group = static_cast<int>(p.group());
+  const int j0 = block / heads * kTile;  // the first keys are seen by the most
+  const int hkv = block % heads % Hkv;
+  const Sequence& at = m.at;
+  if (threadIdx.x == 0) m.at = Sequence(p, rows.sequences, block % heads / Hkv);
+  __syncthreads();
+  if (j0 >= at.Tk) return;
+  const int ahead = at.Tk - at.Tq, first_seen = at.causal && j0 > ahead ? j0 - ahead : 0;
+  const int first_tile = first_seen / kTile, tiles = (at.Tq + kTile - 1) / kTile;
+  const int count = tiles > first_tile ? tiles - first_tile : 0;
+  const int steps = count * group;
+  const auto head_at = [&](int n) { return hkv * group + n / count; };
   const auto query_at = [&](int n) { return (first_tile + n % count) * kTile; };
 
-  load_tile<kBlock>(m.k, rows.k, b, hkv, D, j0, p.Tk);
-  if constexpr (kKeys) load_tile<kBlock>(m.v, rows.v, b, hkv, D, j0, p.Tk);
-  if (steps > 0) load_queries(m, 0, p, rows, b, head_at(0), query_at(0));
+  load_tile<kBlock>(m.k, rows.k, at.batch, hkv, D, at.first_key + j0, at.end_key());
+  if constexpr (kKeys) load_tile<kBlock>(m.v, rows.v, at.batch, hkv, D, at.first_key + j0, at.end_key());
+  if (steps > 0) load_queries(m, 0, p, rows, at, head_at(0), query_at(0));
   close_copies();
 
   TileSums dk[1][kD / 8], dv[1][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
-    if (t + 1 < steps) load_queries(m, (t + 1) % 2, p, rows, b, head_at(t + 1), query_at(t + 1));
+    if (t + 1 < steps) load_queries(m, (t + 1) % 2, p, rows, at, head_at(t + 1), query_at(t + 1));
     close_copies();
     wait_for_copies<1>();
     Engine::show();
     __syncthreads();
 
     const auto &q = m.q[t % 2], &dout = m.dout[t % 2];
-    const int64_t i0 = query_at(t);
-    const bool masked = i0 + kTile > p.Tq || (p.causal && j0 + kTile - 1 > i0 + p.Tk - p.Tq);
-    const Border<true> seen(p, i0, j0 + warp * 16);
+    const int i0 = query_at(t);
+    const bool masked = i0 + kTile > at.Tq || (at.causal && j0 + kTile - 1 > i0 + at.Tk - at.Tq);
+    const Border<true> seen(at, i0, j0 + warp * 16);
     TileSums s[1][kNTiles] = {}, dp[1][kNTiles] = {};
     Engine::template multiply_rows<1>(s, m.k, warp * 16, q);
     if constexpr (kKeys) Engine::template multiply_rows<1>(dp, m.v, warp * 16, dout);
@@ -224,10 +232,11 @@ __global__ void __launch_bounds__(kBlock, kD > 128 ? 1 : 0)
   }
   if (steps == 0) wait_for_copies<0>();
   __syncthreads();
+  const int own = at.first_key + j0 + warp * 16;
   if (kKeys && rows.dk.base != nullptr)
-    store_strip(rows.dk, b, hkv, D, j0 + warp * 16, p.Tk, dk[0], p.scale, p.scale, m.k, warp * 16);
+    store_strip(rows.dk, at.batch, hkv, D, own, at.end_key(), dk[0], p.scale, p.scale, m.k, warp * 16);
   if (kValues && rows.dv.base != nullptr)
-    store_strip(rows.dv, b, hkv, D, j0 + warp * 16, p.Tk, dv[0], 1.0f, 1.0f, m.v, warp * 16);
+    store_strip(rows.dv, at.batch, hkv, D, own, at.end_key(), dv[0], 1.0f, 1.0f, m.v, warp * 16);
 }
 
 template <class Engine, class T, int kD, bool kKeys, bool kValues>
@@ -253,7 +262,8 @@ void backward(RankContext& ctx, const AttentionBackward& b) {
                                  head_rows<T>(b.dk.tensor, p.D, b.dk.accumulate),
                                  head_rows<T>(b.dv.tensor, p.D, b.dv.accumulate),
                                  b.lse.data<float>(),
-                                 reinterpret_cast<float*>(b.workspace.raw())};
+                                 reinterpret_cast<float*>(b.workspace.raw()),
+                                 b.sequences};
       launch(flash_grad_query_kernel<Engine, T, kD>, Grid(blocks_for(p.Tq, kTile) * p.B * p.H), kBlock,
              sizeof(QueryMemory<Engine, T, kD>), stream, p, rows);
       constexpr FlashTiles kTiles = flash_tiles(kD);

@@ -62,6 +62,7 @@ template <class T>
 struct ForwardRows {
   HeadRows<T> q, k, v, o;
   float* lse;  // [B, H, Tq]
+  Sequences sequences;
 };
 
 template <class Engine, class T, int kD, int kQueries>
@@ -74,18 +75,21 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D), own = warp * 16 * kM;  // the warp's first query in the block
   // The last queries see the most keys: they go first, so that the short ones fill the gaps at the end.
-  const int64_t tiles = (p.Tq + kQueries - 1) / kQueries, heads = p.B * p.H;
-  const int64_t i0 = (tiles - 1 - blockIdx.x / heads) * kQueries;
-  const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H, hkv = h / p.group();
-  const int64_t last = i0 + kQueries < p.Tq ? i0 + kQueries - 1 : p.Tq - 1;
-  const int steps = static_cast<int>((p.visible(last) + kTile - 1) / kTile);  // that any query sees
-  const int unmasked = static_cast<int>(p.visible(i0) / kTile);               // that all of them see whole
+  const int tiles = static_cast<int>((p.Tq + kQueries - 1) / kQueries), heads = static_cast<int>(p.B * p.H);
+  const int block = static_cast<int>(blockIdx.x), H = static_cast<int>(p.H);
+  const int i0 = (tiles - 1 - block / heads) * kQueries;
+  const int h = block % heads % H, hkv = h / static_cast<int>(p.group());
+  const Sequence at(p, rows.sequences, block % heads / H);
+  if (i0 >= at.Tq) return;
+  const int last = i0 + kQueries < at.Tq ? i0 + kQueries - 1 : at.Tq - 1;
+  const int steps = (at.visible(last) + kTile - 1) / kTile;  // that any query sees
+  const int unmasked = at.visible(i0) / kTile;               // that all of them see whole
   const auto load_keys = [&](int t) {
-    load_tile<kThreads>(m.k[t % 2], rows.k, b, hkv, D, static_cast<int64_t>(t) * kTile, p.Tk);
-    load_tile<kThreads>(m.v[t % 2], rows.v, b, hkv, D, static_cast<int64_t>(t) * kTile, p.Tk);
+    load_tile<kThreads>(m.k[t % 2], rows.k, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
+    load_tile<kThreads>(m.v[t % 2], rows.v, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
   };
 
-  load_tile<kThreads>(m.q, rows.q, b, h, D, i0, p.Tq);
+  load_tile<kThreads>(m.q, rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
   if (steps > 0) load_keys(0);
   close_copies();
 
@@ -106,7 +110,7 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
 #pragma unroll
     for (int strip = 0; strip < kM; ++strip) {
       if (masked) {
-        const Border<false> seen(p, i0 + own + 16 * strip, static_cast<int64_t>(t) * kTile);
+        const Border<false> seen(at, i0 + own + 16 * strip, t * kTile);
 #pragma unroll
         for (int n = 0; n < kNTiles; ++n) {
 #pragma unroll
@@ -120,7 +124,7 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
     if (masked && !all_finite(m.v[t % 2])) {
 #pragma unroll
       for (int strip = 0; strip < kM; ++strip) {
-        const Border<false> seen(p, i0 + own + 16 * strip, static_cast<int64_t>(t) * kTile);
+        const Border<false> seen(at, i0 + own + 16 * strip, t * kTile);
         write_scratch(m.scratch[warp], s[strip]);
         multiply_columns_seen<T>(o[strip], m.scratch[warp], m.v[t % 2], seen);
       }
@@ -142,14 +146,13 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
       sum += __shfl_xor_sync(0xffffffffu, sum, 1);
       sum += __shfl_xor_sync(0xffffffffu, sum, 2);
       factor[half] = sum == 0 ? 0.0f : 1.0f / sum;  // NaN goes through
-      const int64_t i = i0 + own + 16 * strip + g + half * 8;
-      if (col == 0 && i < p.Tq) {
-        rows.lse[(b * p.H + h) * p.Tq + i] =
-            sum == 0 ? -INFINITY : mine[strip].top[half] * p.scale + logf(sum);
+      const int i = i0 + own + 16 * strip + g + half * 8;
+      if (col == 0 && i < at.Tq) {
+        rows.lse[at.stat(p, h, i)] = sum == 0 ? -INFINITY : mine[strip].top[half] * p.scale + logf(sum);
       }
     }
-    store_strip(rows.o, b, h, D, i0 + own + 16 * strip, p.Tq, o[strip], factor[0], factor[1], m.q,
-                own + 16 * strip);
+    store_strip(rows.o, at.batch, h, D, at.first_query + i0 + own + 16 * strip, at.end_query(), o[strip],
+                factor[0], factor[1], m.q, own + 16 * strip);
   }
 }
 
@@ -159,7 +162,7 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   using Memory = ForwardMemory<Engine, T, kD, kQueries>;
   static_assert(sizeof(Memory) <= flash_forward_bytes(flash_tiles(kD)));
   const ForwardRows<T> rows{head_rows<T>(f.q, p.D), head_rows<T>(f.k, p.D), head_rows<T>(f.v, p.D),
-                            head_rows<T>(f.o, p.D), f.lse.data<float>()};
+                            head_rows<T>(f.o, p.D), f.lse.data<float>(),    f.sequences};
   launch(flash_forward_kernel<Engine, T, kD, kQueries>, Grid(blocks_for(p.Tq, kQueries) * p.B * p.H),
          32 * Memory::kWarps, sizeof(Memory), cuda_stream(ctx), p, rows);
 }

@@ -5,7 +5,7 @@
 // at(row, channel).
 #pragma once
 
-#include "ops/attention/attention.h"
+#include "ops/attention/cuda_sequence.cuh"
 #include "ops/attention/flash_table.h"
 #include "ops/cuda_device/mma.cuh"
 #include "ops/cuda_device/rank.h"
@@ -36,16 +36,15 @@ HeadRows<T> head_rows(const Tensor& t, int64_t D, bool accumulate = false) {
   const auto aligned = [](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)) % 16 == 0; };
   const bool packs = reinterpret_cast<std::uintptr_t>(t.raw()) % 16 == 0 && aligned(t.stride(0)) &&
                      aligned(t.stride(1)) && aligned(D) && t.stride(1) < (1 << 20);
-  return {t.data<T>(), t.stride(0), t.stride(1), packs, accumulate};
+  return {t.data<T>(), t.dim(0) == 1 ? 0 : t.stride(0), t.stride(1), packs, accumulate};
 }
 
 // Rows first, first + 1, ... of a head, by the block's kThreads threads; zeros past `rows` and past channel
 // D. Complete after close_copies, wait_for_copies and a barrier.
 template <int kThreads, class Tile, class T>
-__device__ void load_tile(Tile& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D, int64_t first,
-                          int64_t rows) {
+__device__ void load_tile(Tile& tile, const HeadRows<T>& from, int b, int head, int D, int first, int rows) {
   constexpr int kRows = Tile::kRowCount, kAll = kRows * Tile::kWidth / 8;
-  const int left = static_cast<int>(rows - first < kRows ? rows - first : kRows);
+  const int left = rows - first < kRows ? rows - first : kRows;
   const int stride = static_cast<int>(from.row_stride);
   const T* base = from.at(b, head, D, left > 0 ? first : 0);
   if (from.packs) {
@@ -87,11 +86,11 @@ struct Border {
   int columns;   // those that exist
 
   // The first query and key of the two.
-  __device__ Border(const AttentionProblem& p, int64_t query, int64_t key) {
-    const int64_t far = query + p.Tk - p.Tq - key, most = 2 * kTile;
-    diagonal = static_cast<int>(!p.causal || far > most ? most : far < -most ? -most : far);
-    const int64_t left = kKeysDown ? p.Tq - query : p.Tk - key;
-    columns = static_cast<int>(left < kTile ? left : kTile);
+  __device__ Border(const Sequence& at, int query, int key) {
+    const int far = query - key + at.Tk - at.Tq, most = 2 * kTile;
+    diagonal = !at.causal || far > most ? most : far < -most ? -most : far;
+    const int left = kKeysDown ? at.Tq - query : at.Tk - key;
+    columns = left < kTile ? left : kTile;
   }
   __device__ bool operator()(int row, int column) const {
     return column < columns && (kKeysDown ? row - column : column - row) <= diagonal;
@@ -153,9 +152,9 @@ __device__ bool all_finite(const Tile& tile) {
 // A strip of sums, each of a thread's two rows times its factor, to 16 rows of a head: through shared memory
 // (rows `in_tile` .. of `tile`, which nobody else may be reading) so that whole packs are written.
 template <class T, class Tile>
-__device__ void store_strip(const HeadRows<T>& to, int64_t b, int64_t head, int D, int64_t first,
-                            int64_t rows, const TileSums (&sums)[Tile::kWidth / 8], float low_factor,
-                            float high_factor, Tile& tile, int in_tile) {
+__device__ void store_strip(const HeadRows<T>& to, int b, int head, int D, int first, int rows,
+                            const TileSums (&sums)[Tile::kWidth / 8], float low_factor, float high_factor,
+                            Tile& tile, int in_tile) {
   constexpr int kD = Tile::kWidth;
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   if (to.packs && !to.accumulate) {
@@ -179,7 +178,7 @@ __device__ void store_strip(const HeadRows<T>& to, int64_t b, int64_t head, int 
   for (int n = 0; n < kD / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int64_t row = first + g + e / 2 * 8;
+      const int row = first + g + e / 2 * 8;
       const int c = n * 8 + 2 * q + e % 2;
       if (row < rows && c < D) {
         put_grad(to.at(b, head, D, row)[c], sums[n].at[e] * (e < 2 ? low_factor : high_factor),

@@ -14,7 +14,8 @@ using namespace hopper;
 
 HeadsLayout layout_of(const Tensor& t, const AttentionProblem& p, int64_t heads) {
   const int64_t rows = t.dim(1), row_stride = t.stride(1);
-  return {t.raw(), p.dtype, p.D, heads, rows, p.B, row_stride, p.B == 1 ? rows * row_stride : t.stride(0)};
+  return {t.raw(), p.dtype,  p.D,        heads,
+          rows,    t.dim(0), row_stride, t.dim(0) == 1 ? rows * row_stride : t.stride(0)};
 }
 
 int multiprocessors() {  // of the current GPU, which is the rank's
@@ -47,9 +48,10 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
                               flash::head_rows<T>(f.o, p.D, false),
                               f.lse.data<float>(),
                               Sizes(p),
-                              parts};
-  launch(hopper_forward_kernel<Shape>, Grid(std::min(parts.count(), at_once)), Shape::kThreads,
-         sizeof(ForwardMemory<Shape>), stream, a);
+                              parts,
+                              f.sequences};
+  launch(hopper_forward_kernel<Shape>, Grid(p.varied ? parts.count() : std::min(parts.count(), at_once)),
+         Shape::kThreads, sizeof(ForwardMemory<Shape>), stream, a);
 }
 
 // The kernel of the table's row kRow or a later one, whichever has the tiles asked for.
@@ -92,10 +94,11 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
   auto* delta = reinterpret_cast<float*>(memory + w.delta);
   auto* counters = reinterpret_cast<int*>(memory + w.counters);
   const int padded = static_cast<int>(w.padded);
-  const DeltaArguments<T> d{p,     rows_of<T>(b.o), rows_of<T>(b.dout), b.lse.data<float>(), lse2,
-                            delta, padded,          counters,           w.counter_count};
-  launch(hopper_delta_kernel<T>, Grid(blocks_for(p.B * p.H * w.padded * 8, 256)), 256, 0, cuda_stream(ctx),
-         d);
+  const DeltaArguments<T> d{p,           rows_of<T>(b.o), rows_of<T>(b.dout), b.lse.data<float>(), lse2,
+                            delta,       padded,          counters,           w.counter_count,     Sizes(p),
+                            b.sequences, Shape::kQueries};
+  launch(hopper_delta_kernel<T>, Grid(blocks_for(p.batches() * p.H * w.padded * 8, 256)), 256, 0,
+         cuda_stream(ctx), d);
   // Ranks may share a GPU; then nobody may wait for a block that has not begun.
   const int at_once = ctx.world() > 1 ? 0 : multiprocessors();
   const Lots lots(p, Shape::kKeys, Shape::kQueries, at_once);
@@ -122,7 +125,8 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
                                counters + 1,
                                lots.order == Lots::Order::single ? counters : nullptr,
                                atomic,
-                               finishes};
+                               finishes,
+                               b.sequences};
   if (atomic && b.dq.wanted()) {
     KILN_CUDA_CHECK(cudaMemsetAsync(memory + w.dq_sums, 0, static_cast<std::size_t>(w.late_sums) * 16,
                                     static_cast<cudaStream_t>(stream.handle)));
@@ -130,10 +134,12 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
   launch(hopper_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, sizeof(BackwardMemory<Shape>),
          stream, a);
   if (!finishes && b.dq.wanted())
-    launch(hopper_write_dq_kernel<Shape>, Grid(2 * p.B * p.H * w.tiles), 128, 0, stream, a);
+    launch(hopper_write_dq_kernel<Shape>, Grid(2 * p.batches() * p.H * w.tiles), 128, 0, stream, a);
 }
 
-bool empty(const AttentionProblem& p) { return p.B * p.H * p.Tq * p.Tk == 0; }
+bool empty(const AttentionProblem& p) {
+  return p.B == 0 || p.Tq == 0 || p.Tk == 0 || p.query_rows() == 0 || p.key_rows() == 0;
+}
 
 }  // namespace
 
@@ -143,9 +149,11 @@ void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f) 
       !copy_engine_takes(layout_of(f.k, p, p.Hkv)) || !copy_engine_takes(layout_of(f.v, p, p.Hkv)) ||
       !copy_engine_takes(layout_of(f.o, p, p.H)))
     return attention_cuda_flash_forward(ctx, f);
-  const AttentionTiles tiles = chosen_tiles(ctx.attention_choices(), "flash_hopper", p);
   with_shape(p, [&](auto zero, auto width) {
-    run_forward_with<decltype(zero), decltype(width)::value>(ctx, f, tiles);
+    using T = decltype(zero);
+    constexpr int kD = decltype(width)::value;
+    if (p.varied) return run_forward<Varied<ForwardShape<T, ForwardTiles{kD, 2, 128, 2}>>>(ctx, f);
+    run_forward_with<T, kD>(ctx, f, chosen_tiles(ctx.attention_choices(), "flash_hopper", p));
   });
 }
 

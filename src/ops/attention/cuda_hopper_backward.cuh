@@ -16,30 +16,30 @@ namespace kiln::hopper {
 template <class Shape>
 __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
   using Lot = typename Shape::Lot;
-  const Sizes& z = a.z;
+  const Sizes& z = m.z;
   constexpr int kRowBytes = Shape::kQueries * static_cast<int>(sizeof(float));
   int step = 0;
   for (int s = 0;; ++s) {
-    const Lot at(a.z, a.lots, m.number, s);
+    const Lot at(z, a.lots, m.number, s);
     if (!at.exists) return;
-    const int j0 = at.j * Shape::kKeys;
+    const int key = at.j * Shape::kKeys, j0 = z.first_key + key;  // in the sequence, and of the tensors
     const int v_place = s % Shape::kValues, v_phase = s / Shape::kValues % 2;
     m.k_free[s % 2].wait((s / 2 % 2) ^ 1);
     m.k_there[s % 2].expect(m.k[0].kBytes);
     fetch_tile(m.k[s % 2], a.k, at.hkv, j0, at.b, m.k_there[s % 2]);
-    QueryWalk<Lot> walk(a.z, at);
+    QueryWalk<Lot> walk(z, at);
     for (int n = 0, steps = at.steps(z); n < steps; ++n, ++step, walk.next(at)) {
       const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2;
       const int i0 = walk.tile * Shape::kQueries;
-      const int64_t row = static_cast<int64_t>(at.b * a.z.H + walk.h) * a.padded + i0;
+      const int64_t row = static_cast<int64_t>(at.b * z.H + walk.h) * a.padded + z.first_stat + i0;
       m.q_free[stage].wait(phase ^ 1);
-      m.first_query[stage] = i0;
+      m.border[stage] = {z.causal ? i0 + z.ahead - key : Shape::kKeys, z.Tk - key};
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
-      fetch_tile(m.q[stage], a.q, walk.h, i0, at.b, m.q_there[stage]);
+      fetch_tile(m.q[stage], a.q, walk.h, z.first_query + i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);
       m.dout_free[stage].wait(phase ^ 1);
       m.dout_there[stage].expect(m.dout[0].kBytes + kRowBytes);
-      fetch_tile(m.dout[stage], a.dout, walk.h, i0, at.b, m.dout_there[stage]);
+      fetch_tile(m.dout[stage], a.dout, walk.h, z.first_query + i0, at.b, m.dout_there[stage]);
       fetch_bytes(m.delta[stage], a.delta + row, kRowBytes, m.dout_there[stage]);
       if (n == 0) {
         m.v_free[v_place].wait(v_phase ^ 1);
@@ -70,16 +70,16 @@ __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& 
                                     const typename Shape::Lot& at, int s, int own,
                                     const TileSums (&dk)[Shape::kD / 8],
                                     const TileSums (&dv)[Shape::kD / 8]) {
-  const Sizes& z = a.z;
-  const int first = at.j * Shape::kKeys + own;
+  const Sizes& z = m.z;
+  const int first = z.first_key + at.j * Shape::kKeys + own, end = z.first_key + z.Tk;
   if (!all_finite(dk) || !all_finite(dv)) {
     if (threadIdx.x % 32 == 0) m.note(m.careful_keys, own / 16, s);
     return;
   }
   if (a.dk.base != nullptr)
-    flash::store_strip(a.dk, at.b, at.hkv, z.D, first, z.Tk, dk, z.scale, z.scale, m.k[s % 2], own);
+    flash::store_strip(a.dk, at.b, at.hkv, z.D, first, end, dk, z.scale, z.scale, m.k[s % 2], own);
   if (a.dv.base != nullptr)
-    flash::store_strip(a.dv, at.b, at.hkv, z.D, first, z.Tk, dv, 1.0f, 1.0f, m.dv_on_its_way(s), own);
+    flash::store_strip(a.dv, at.b, at.hkv, z.D, first, end, dv, 1.0f, 1.0f, m.dv_on_its_way(s), own);
 }
 
 // At the end, what a warp noted. Not where it was noted: what this takes of registers the products would
@@ -87,7 +87,7 @@ __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& 
 template <class Shape>
 __device__ void do_again_carefully(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
   constexpr int kD = Shape::kD;
-  const Sizes& z = a.z;
+  const Sizes& z = m.z;
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4;  // of the eight
   __syncwarp();
   for (int word = 0; word < kMostLots / 32; ++word) {
@@ -98,16 +98,18 @@ __device__ void do_again_carefully(const BackwardArguments<typename Shape::T>& a
       const int first = at.j * Shape::kKeys + warp * 16;
       for (int j = first; (keys >> bit & 1u) != 0 && j < first + 16 && j < z.Tk; ++j) {
         LaneRow<kD> row_dk, row_dv;
-        a.careful().template of_key<kD>(at.b, at.hkv, j, row_dk, row_dv);
-        if (a.dk.base != nullptr) row_dk.put(a.dk.at(at.b, at.hkv, z.D, j), 0, z.D, z.scale, a.dk.accumulate);
-        if (a.dv.base != nullptr) row_dv.put(a.dv.at(at.b, at.hkv, z.D, j), 0, z.D, 1.0f, a.dv.accumulate);
+        a.careful(z).template of_key<kD>(at.b, at.hkv, j, row_dk, row_dv);
+        const int row = z.first_key + j;
+        if (a.dk.base != nullptr)
+          row_dk.put(a.dk.at(at.b, at.hkv, z.D, row), 0, z.D, z.scale, a.dk.accumulate);
+        if (a.dv.base != nullptr) row_dv.put(a.dv.at(at.b, at.hkv, z.D, row), 0, z.D, 1.0f, a.dv.accumulate);
       }
       if ((queries >> bit & 1u) == 0) continue;
       with_half<Shape>(warp / 4, [&](auto count) {
         for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
           FinishedHalf<Shape, decltype(count)::value> half;
           half.load(a, number, warp / 4, shares);
-          half.write_carefully(a, warp / 4);
+          half.write_carefully(a, z, warp / 4);
         });
       });
     }
@@ -123,19 +125,18 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   // Of lse and delta, read before they are needed: shared memory is busy with the products' operands. All of
   // a tile's would fill the registers.
   constexpr int kAhead = kD <= 64 ? 4 : 2;
-  const Sizes& z = a.z;
+  const Sizes& z = m.z;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
   const int own = group * 64 + warp * 16;  // the warp's first key in the block
-  const typename Shape::Lot lot = m.lot(z, a.lots, s);
-  const int j0 = lot.j * kKeys, end = step + lot.steps(z);
+  const int end = step + m.lot(z, a.lots, s).steps(z);
 
   TileSums dk[kD / 8], dv[kD / 8];
   const int v_place = s % Shape::kValues;
   m.k_there[s % 2].wait(s / 2 % 2);
   const auto& keys = m.k[s % 2];
   const uint64_t k = keys.rows_from(group * 64), v = m.v[v_place].rows_from(group * 64);
-  if (step == end) {  // so that no phase is missed
+  if (Shape::kValues == 2 || step == end) {  // no phase may be missed
     m.v_there[v_place].wait(s / Shape::kValues % 2);
     if (Shape::kValues == 1 && lane == 0) m.v_free[v_place].arrive();
   }
@@ -149,7 +150,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, scores, k + keys.step(c), q + m.q[0].step(c));
     close_products();
     m.dout_there[stage].wait(phase);
-    m.v_there[v_place].wait(s / Shape::kValues % 2);
+    if (Shape::kValues == 1) m.v_there[0].wait(s % 2);
     begin_products();
 #pragma unroll
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, dp, v + m.v[0].step(c), dout + m.dout[0].step(c));
@@ -166,15 +167,15 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
       if (t + kAhead < kQueries / 8) early[t % kAhead] = two_at(&m.lse2[stage][(t + kAhead) * 8 + col]);
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        scores[t].at[e] = exp2_fast(scores[t].at[e] * z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
+        scores[t].at[e] = exp2_fast(scores[t].at[e] * a.z.scale_log2 - (e % 2 == 0 ? lse2.x : lse2.y));
     }
     // Away from the border every query sees every key. On it a thread's two keys are seen from `hidden` on.
-    const int i0 = *const_cast<const volatile int*>(&m.first_query[stage]);
-    if (j0 + kKeys > z.Tk || (z.causal && j0 + kKeys - 1 > i0 + z.ahead)) {
+    const volatile auto& border = m.border[stage];
+    if (border.keys < kKeys || border.diagonal < kKeys - 1) {
+      const int diagonal = border.diagonal, left = border.keys;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int key = j0 + own + g + half * 8;
-        const int hidden = key >= z.Tk ? kQueries : z.causal ? key - z.ahead - i0 : 0;
+        const int key = own + g + half * 8, hidden = key >= left ? kQueries : key - diagonal;
 #pragma unroll
         for (int t = 0; t < kQueries / 8; ++t) {
 #pragma unroll
@@ -274,6 +275,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if (threadIdx.x == 0) {
     m.init();
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
+    m.z = a.z;
+    const int place = a.lots.lots - 1 - m.number % a.lots.per_head;
+    if (a.p.varied) m.z.enter_lot(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
   }
   if (threadIdx.x < kMostLots / 32) {
     for (int warp = 0; warp < 8; ++warp)
@@ -289,7 +293,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   } else {
     take_registers<Shape::kRegisters>();
     int step = 0;
-    for (int s = 0; m.lot(a.z, a.lots, s).exists; ++s) step = make_gradients(a, m, s, step);
+    for (int s = 0; m.lot(m.z, a.lots, s).exists; ++s) step = make_gradients(a, m, s, step);
     do_again_carefully(a, m);
   }
 #endif

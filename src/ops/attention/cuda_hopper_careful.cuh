@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ops/attention/cuda_flash_tiles.cuh"
+#include "ops/attention/cuda_hopper_walk.h"
 
 namespace kiln::hopper {
 
@@ -79,17 +80,17 @@ __device__ bool all_finite(const TileSums (&sums)[kCount]) {
 }
 
 template <class T, int kD>
-__device__ LaneRow<kD> careful_output(const AttentionProblem& p, const HeadRows<const T>& q,
-                                      const HeadRows<const T>& k, const HeadRows<const T>& v, int64_t b,
-                                      int64_t h, int64_t i, float lse) {
-  const int D = static_cast<int>(p.D);
-  const int64_t hkv = h / p.group(), seen = p.visible(i);
-  const auto query = LaneRow<kD>::of(q.at(b, h, D, i), D);
+__device__ LaneRow<kD> careful_output(const Sizes& z, const HeadRows<const T>& q, const HeadRows<const T>& k,
+                                      const HeadRows<const T>& v, int64_t b, int64_t h, int64_t i,
+                                      float lse) {
+  const int D = z.D;
+  const int64_t hkv = h / z.group, seen = z.visible(static_cast<int>(i));
+  const auto query = LaneRow<kD>::of(q.at(b, h, D, z.first_query + i), D);
   LaneRow<kD> o;
   for (int64_t j = 0; j < seen; ++j) {
-    const float s = query.dot(LaneRow<kD>::of(k.at(b, hkv, D, j), D)) * p.scale;
+    const float s = query.dot(LaneRow<kD>::of(k.at(b, hkv, D, z.first_key + j), D)) * z.scale;
     o.add(static_cast<float>(static_cast<T>(exp2_fast((s - lse) * kLog2E))),
-          LaneRow<kD>::of(v.at(b, hkv, D, j), D));
+          LaneRow<kD>::of(v.at(b, hkv, D, z.first_key + j), D));
   }
   return o;
 }
@@ -97,11 +98,14 @@ __device__ LaneRow<kD> careful_output(const AttentionProblem& p, const HeadRows<
 // What the gradients are made of; see cuda_hopper_backward.cuh.
 template <class T>
 struct CarefulGradients {
-  const AttentionProblem& p;
+  const Sizes& z;
   const HeadRows<const T>&q, &k, &v, &dout;
   const float *lse2, *delta;  // [B, H, padded]
   int padded;
 
+  __device__ int64_t stat(int64_t b, int64_t h, int64_t i) const {
+    return (b * z.H + h) * padded + z.first_stat + i;
+  }
   struct Pair {
     float probability, score_gradient;
   };
@@ -109,34 +113,36 @@ struct CarefulGradients {
   __device__ Pair pair(const LaneRow<kD>& query, const LaneRow<kD>& key, const LaneRow<kD>& value,
                        const LaneRow<kD>& gradient, int64_t at) const {
     const auto probability =
-        static_cast<float>(static_cast<T>(exp2_fast(query.dot(key) * p.scale * kLog2E - lse2[at])));
+        static_cast<float>(static_cast<T>(exp2_fast(query.dot(key) * z.scale * kLog2E - lse2[at])));
     return {probability, static_cast<float>(static_cast<T>(probability * (gradient.dot(value) - delta[at])))};
   }
 
   template <int kD>
   __device__ LaneRow<kD> of_query(int64_t b, int64_t h, int64_t i) const {
-    const int D = static_cast<int>(p.D);
-    const int64_t hkv = h / p.group(), seen = p.visible(i);
-    const auto query = LaneRow<kD>::of(q.at(b, h, D, i), D),
-               gradient = LaneRow<kD>::of(dout.at(b, h, D, i), D);
+    const int D = z.D;
+    const int64_t hkv = h / z.group, seen = z.visible(static_cast<int>(i));
+    const auto query = LaneRow<kD>::of(q.at(b, h, D, z.first_query + i), D),
+               gradient = LaneRow<kD>::of(dout.at(b, h, D, z.first_query + i), D);
     LaneRow<kD> dq;
     for (int64_t j = 0; j < seen; ++j) {
-      const auto key = LaneRow<kD>::of(k.at(b, hkv, D, j), D), value = LaneRow<kD>::of(v.at(b, hkv, D, j), D);
-      dq.add(pair(query, key, value, gradient, (b * p.H + h) * padded + i).score_gradient, key);
+      const auto key = LaneRow<kD>::of(k.at(b, hkv, D, z.first_key + j), D),
+                 value = LaneRow<kD>::of(v.at(b, hkv, D, z.first_key + j), D);
+      dq.add(pair(query, key, value, gradient, stat(b, h, i)).score_gradient, key);
     }
     return dq;
   }
 
   template <int kD>
   __device__ void of_key(int64_t b, int64_t hkv, int64_t j, LaneRow<kD>& dk, LaneRow<kD>& dv) const {
-    const int D = static_cast<int>(p.D);
-    const auto key = LaneRow<kD>::of(k.at(b, hkv, D, j), D), value = LaneRow<kD>::of(v.at(b, hkv, D, j), D);
-    for (int64_t h = hkv * p.group(); h < (hkv + 1) * p.group(); ++h) {
-      for (int64_t i = 0; i < p.Tq; ++i) {
-        if (p.visible(i) <= j) continue;
-        const auto query = LaneRow<kD>::of(q.at(b, h, D, i), D),
-                   gradient = LaneRow<kD>::of(dout.at(b, h, D, i), D);
-        const Pair one = pair(query, key, value, gradient, (b * p.H + h) * padded + i);
+    const int D = z.D;
+    const auto key = LaneRow<kD>::of(k.at(b, hkv, D, z.first_key + j), D),
+               value = LaneRow<kD>::of(v.at(b, hkv, D, z.first_key + j), D);
+    for (int64_t h = hkv * z.group; h < (hkv + 1) * z.group; ++h) {
+      for (int64_t i = 0; i < z.Tq; ++i) {
+        if (z.visible(static_cast<int>(i)) <= j) continue;
+        const auto query = LaneRow<kD>::of(q.at(b, h, D, z.first_query + i), D),
+                   gradient = LaneRow<kD>::of(dout.at(b, h, D, z.first_query + i), D);
+        const Pair one = pair(query, key, value, gradient, stat(b, h, i));
         dk.add(one.score_gradient, query);
         dv.add(one.probability, gradient);
       }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/attention/cuda_flash_tiles.cuh"
+#include "ops/attention/cuda_hopper_walk.h"
 
 namespace kiln::hopper {
 
@@ -19,6 +20,9 @@ struct DeltaArguments {
   int padded;
   int* counters;
   int64_t counter_count;
+  Sizes z;
+  Sequences sequences;
+  int queries;  // of a tile
 };
 
 template <class T>
@@ -26,13 +30,17 @@ __global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant
   const AttentionProblem& p = a.p;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, at = thread / 8;
   for (int64_t c = thread; c < a.counter_count; c += static_cast<int64_t>(gridDim.x) * 256) a.counters[c] = 0;
-  const int64_t head = at / a.padded, i = at % a.padded;
-  if (head >= p.B * p.H) return;  // all eight threads of it
-  const int D = static_cast<int>(p.D);
+  const int64_t head = at / a.padded;
+  if (head >= p.batches() * p.H) return;  // all eight threads of it
+  const int place = static_cast<int>(at % a.padded);
+  Sizes z = a.z;
+  if (p.varied) z.enter_tile(p, a.sequences, 1, a.queries, place / a.queries);
+  const int D = static_cast<int>(p.D), i = place - z.first_stat;
+  const bool there = i >= 0 && i < z.Tq;
   float sum = 0;
-  if (i < p.Tq) {
-    const T* o = a.o.at(head / p.H, head % p.H, D, i);
-    const T* dout = a.dout.at(head / p.H, head % p.H, D, i);
+  if (there) {
+    const T* o = a.o.at(head / p.H, head % p.H, D, z.first_query + i);
+    const T* dout = a.dout.at(head / p.H, head % p.H, D, z.first_query + i);
     for (int c = static_cast<int>(thread % 8) * 8; c < D; c += 64) {
       const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
 #pragma unroll
@@ -43,7 +51,7 @@ __global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant
 #pragma unroll
   for (int step = 1; step < 8; step *= 2) sum += __shfl_xor_sync(eight, sum, step);
   if (thread % 8 != 0) return;
-  const float lse = i < p.Tq ? a.lse[head * p.Tq + i] : -INFINITY;
+  const float lse = there ? a.lse[head * p.query_rows() + z.first_query + i] : -INFINITY;
   a.delta[at] = sum;
   a.lse2[at] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }

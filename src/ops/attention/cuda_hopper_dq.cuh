@@ -13,7 +13,7 @@ __device__ inline int turn_at(const int* flag) {
 }
 // Among all tiles of queries.
 __device__ inline int64_t tile_number(const Sizes& z, const Lots& l, int b, int h, int tile) {
-  return static_cast<int64_t>(b * z.H + h) * l.tiles + tile;
+  return static_cast<int64_t>(b * z.H + h) * l.tiles + z.first_tile + tile;
 }
 
 // Calls f(step, turn, number of the tile) for all steps of the block.
@@ -23,11 +23,11 @@ __device__ void for_turns(const BackwardArguments<typename Shape::T>& a, const B
   using Lot = typename Shape::Lot;
   int step = 0;
   for (int s = 0;; ++s) {
-    const Lot at(a.z, a.lots, m.number, s);
+    const Lot at(m.z, a.lots, m.number, s);
     if (!at.exists) return;
-    QueryWalk<Lot> walk(a.z, at);
-    for (int n = at.steps(a.z); n > 0; --n, ++step, walk.next(at))
-      f(step, at.turn(a.z, a.lots, walk.tile), tile_number(a.z, a.lots, at.b, walk.h, walk.tile));
+    QueryWalk<Lot> walk(m.z, at);
+    for (int n = at.steps(m.z); n > 0; --n, ++step, walk.next(at))
+      f(step, at.turn(m.z, a.lots, walk.tile), tile_number(m.z, a.lots, at.b, walk.h, walk.tile));
   }
 }
 
@@ -107,20 +107,19 @@ struct FinishedHalf {
   }
 
   // False, and nothing written, where a warp has something that is not a number.
-  __device__ bool write(const BackwardArguments<T>& a, int group) const {
+  __device__ bool write(const BackwardArguments<T>& a, const Sizes& z, int group) const {
     if (number < 0) return true;
     if (!all_finite(dq)) return false;
-    const Sizes& z = a.z;
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-    const int tile = static_cast<int>(number % a.lots.tiles), head = static_cast<int>(number / a.lots.tiles);
-    const int b = head / z.H, h = head % z.H;
+    const int tile = static_cast<int>(number % a.lots.tiles) - z.first_tile;
+    const int head = static_cast<int>(number / a.lots.tiles), b = head / z.H, h = head % z.H;
     const int first = tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) + warp * 16;
     const int column = Shape::kSplitsQueries ? 0 : group * 64;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = first + lane / 4 + half * 8;
       if (i >= z.Tq) continue;
-      T* row = a.dq.at(b, h, z.D, i);
+      T* row = a.dq.at(b, h, z.D, z.first_query + i);
 #pragma unroll
       for (int c = 0; c < kTiles; ++c) {
         const int channel = column + c * 8 + lane % 4 * 2;
@@ -137,17 +136,16 @@ struct FinishedHalf {
   }
 
   // What write() left: row by row.
-  __device__ void write_carefully(const BackwardArguments<T>& a, int group) const {
+  __device__ void write_carefully(const BackwardArguments<T>& a, const Sizes& z, int group) const {
     if (all_finite(dq)) return;
-    const Sizes& z = a.z;
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-    const int tile = static_cast<int>(number % a.lots.tiles), head = static_cast<int>(number / a.lots.tiles);
-    const int b = head / z.H, h = head % z.H;
+    const int tile = static_cast<int>(number % a.lots.tiles) - z.first_tile;
+    const int head = static_cast<int>(number / a.lots.tiles), b = head / z.H, h = head % z.H;
     const int first = tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) + warp * 16;
     const int column = Shape::kSplitsQueries ? 0 : group * 64, end = min(z.D, column + kTiles * 8);
     for (int i = first; i < first + 16 && i < z.Tq; ++i) {
-      a.careful().template of_query<Shape::kD>(b, h, i).put(a.dq.at(b, h, z.D, i), column, end, z.scale,
-                                                            a.dq.accumulate);
+      a.careful(z).template of_query<Shape::kD>(b, h, i).put(a.dq.at(b, h, z.D, z.first_query + i), column,
+                                                             end, z.scale, a.dq.accumulate);
     }
   }
 };
@@ -193,7 +191,7 @@ __device__ bool finish_head(const BackwardArguments<typename Shape::T>& a, const
     for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
       FinishedHalf<Shape, decltype(count)::value> half;
       half.load(a, number, group, shares);
-      finite &= half.write(a, group);
+      finite &= half.write(a, a.z, group);
     });
   });
   return finite;
@@ -205,12 +203,17 @@ __global__ void __launch_bounds__(128)
     hopper_write_dq_kernel(const __grid_constant__ BackwardArguments<typename Shape::T> a) {
 #ifdef KILN_HOPPER_CODE
   const int64_t number = blockIdx.x / 2;
-  const int all = Shape::Lot::last_lot(a.z, static_cast<int>(number % a.lots.tiles)) + 1;
+  const int place = static_cast<int>(number % a.lots.tiles);
+  Sizes z = a.z;
+  if (a.p.varied) z.enter_tile(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
+  const int tile = place - z.first_tile;
+  if (tile < 0 || tile * Shape::kQueries >= z.Tq) return;  // nobody's place
+  const int all = Shape::Lot::last_lot(z, tile) + 1;
   const int group = static_cast<int>(blockIdx.x % 2);
   with_half<Shape>(group, [&](auto count) {
     FinishedHalf<Shape, decltype(count)::value> half;
     half.load(a, number, group, {all, 0});
-    if (!half.write(a, group)) half.write_carefully(a, group);
+    if (!half.write(a, z, group)) half.write_carefully(a, z, group);
   });
 #endif
 }

@@ -25,6 +25,14 @@ struct ForwardShape {
   static constexpr int kQueries = kTiles.queries(), kThreads = kTiles.threads();
   static constexpr int kRegisters = kTiles.registers(), kCopyRegisters = kTiles.copy_registers();
   static_assert(shares_registers(kGroups, kRegisters, kCopyRegisters, kBlocks));
+  static constexpr bool kVaried = false;
+};
+
+// The same block for sequences whose lengths vary: a kernel of its own, since lengths that are not constants
+// take registers, of which the products leave none.
+template <class Shape>
+struct Varied : Shape {
+  static constexpr bool kVaried = true;
 };
 
 template <class Shape>
@@ -42,6 +50,9 @@ struct ForwardMemory {
       last = r;
     }
   } not_finite[4 * Shape::kGroups];  // of each warp: it had something that was no number in these, or between
+
+  struct Nothing {};
+  [[no_unique_address]] std::conditional_t<Shape::kVaried, Sizes, Nothing> z;  // of the block's sequence
 
   __device__ void init() {
     for (int i = 0; i < Shape::kParts; ++i) {
@@ -68,14 +79,28 @@ struct ForwardArguments {
   float* lse;  // [B, H, Tq]
   Sizes z;
   Parts parts;
+  Sequences sequences;
 
   __device__ static int number(int r) {
     return part_number(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), r);
   }
-  __device__ bool has_part(int r) const { return number(r) < parts.count(); }
+  __device__ int64_t stat(const Sizes& its, int b, int h, int i) const {  // the place of a query's lse
+    return (b * p.H + h) * p.query_rows() + its.first_query + i;
+  }
   template <class Shape>
-  __device__ QueryPart<Shape::kQueries, Shape::kKeys> part(int r) const {
-    return {z, parts, number(r)};
+  __device__ bool has_part(int r) const {
+    return Shape::kVaried ? r == 0 : number(r) < parts.count();
+  }
+  template <class Shape>
+  __device__ const Sizes& sizes(const ForwardMemory<Shape>& m) const {
+    if constexpr (Shape::kVaried)
+      return m.z;
+    else
+      return z;
+  }
+  template <class Shape>
+  __device__ QueryPart<Shape::kQueries, Shape::kKeys> part(const ForwardMemory<Shape>& m, int r) const {
+    return {sizes(m), parts, number(r)};
   }
 };
 
@@ -128,22 +153,45 @@ __device__ void hide(TileSums (&s)[kTiles], const int (&limit)[2]) {
 template <class Shape>
 __device__ void fetch_forward(const ForwardArguments<typename Shape::T>& a, ForwardMemory<Shape>& m) {
   int fetched = 0;  // tiles of keys
-  for (int r = 0; a.has_part(r); ++r) {
-    const auto at = a.template part<Shape>(r);
+  for (int r = 0; a.template has_part<Shape>(r); ++r) {
+    const auto at = a.template part<Shape>(m, r);
     const int place = r % Shape::kParts;
     m.q_free[place].wait((r / Shape::kParts % 2) ^ 1);
     m.part[place] = at;
     m.q_there[place].expect(m.q[0].kBytes);
-    fetch_tile(m.q[place], a.q, at.h, at.first, at.b, m.q_there[place]);
+    fetch_tile(m.q[place], a.q, at.h, a.sizes(m).first_query + at.first, at.b, m.q_there[place]);
     for (int tile = at.steps - 1; tile >= 0; --tile, ++fetched) {
       const int stage = fetched % Shape::kStages, phase = fetched / Shape::kStages % 2;
       m.k_free[stage].wait(phase ^ 1);
       m.k_there[stage].expect(m.k[stage].kBytes);
-      fetch_tile(m.k[stage], a.k, at.hkv, tile * Shape::kKeys, at.b, m.k_there[stage]);
+      fetch_tile(m.k[stage], a.k, at.hkv, a.sizes(m).first_key + tile * Shape::kKeys, at.b, m.k_there[stage]);
       m.v_free[stage].wait(phase ^ 1);
       m.v_there[stage].expect(m.v[stage].kBytes);
-      fetch_tile(m.v[stage], a.v, at.hkv, tile * Shape::kKeys, at.b, m.v_there[stage]);
+      fetch_tile(m.v[stage], a.v, at.hkv, a.sizes(m).first_key + tile * Shape::kKeys, at.b, m.v_there[stage]);
     }
+  }
+}
+
+// Whether a warpgroup's rows are also those of the next sequence, which the copy engine would overwrite.
+template <class Shape, class Part>
+__device__ bool goes_beyond(const ForwardArguments<typename Shape::T>& a, const ForwardMemory<Shape>& m,
+                            const Part& at, int group) {
+  return Shape::kVaried && at.first + group * 64 + 64 > a.sizes(m).Tq;
+}
+
+// Then, at the end, they are stored row by row.
+template <class Shape>
+__device__ void store_singly(const ForwardArguments<typename Shape::T>& a, const ForwardMemory<Shape>& m) {
+  constexpr int kPacks = Shape::kD / 8;
+  const Sizes& z = a.sizes(m);
+  const auto at = a.template part<Shape>(m, 0);
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
+  if (!goes_beyond<Shape>(a, m, at, warp / 4)) return;
+  __syncwarp();
+  for (int n = static_cast<int>(threadIdx.x) % 32; n < 16 * kPacks; n += 32) {
+    const int row = warp * 16 + n / kPacks, i = at.first + row, c = n % kPacks * 8;
+    if (i < z.Tq && c < z.D)
+      store_pack(a.o_rows.at(at.b, at.h, z.D, z.first_query + i) + c, load_pack(m.q[0].at(row, c)));
   }
 }
 
@@ -165,8 +213,9 @@ __device__ void write_output(const ForwardArguments<typename Shape::T>& a, Forwa
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     const float factor = 1.0f / sum;  // NaN goes through
     const int i = at.first + own + g + half * 8;
-    if (col == 0 && i < p.Tq)
-      a.lse[(at.b * p.H + at.h) * p.Tq + i] = sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
+    if (col == 0 && i < a.sizes(m).Tq)
+      a.lse[a.stat(a.sizes(m), at.b, at.h, i)] =
+          sum == 0 ? -INFINITY : softmax.top[half] * p.scale + logf(sum);
 #pragma unroll
     for (int c = 0; c < Shape::kD / 8; ++c) {
       // A query that sees no key has zeros, also where a masked value made its sums NaN.
@@ -177,10 +226,11 @@ __device__ void write_output(const ForwardArguments<typename Shape::T>& a, Forwa
     }
   }
   if (!all_finite(o) && lane == 0) m.not_finite[own / 16].add(r);
+  if (goes_beyond<Shape>(a, m, at, group)) return;
   show_to_products();
   meet(1 + group, 128);
   if (threadIdx.x % 128 == 0) {
-    store_rows(a.o, tile, group * 64, at.h, at.first + group * 64, at.b);
+    store_rows(a.o, tile, group * 64, at.h, a.sizes(m).first_query + at.first + group * 64, at.b);
     close_stores();
   }
 }
@@ -195,12 +245,12 @@ __device__ void do_again_carefully(const ForwardArguments<typename Shape::T>& a,
   if (threadIdx.x % 128 == 0) wait_for_written_stores();
   meet(1 + warp / 4, 128);
   for (int r = m.not_finite[warp].first; r <= m.not_finite[warp].last; ++r) {
-    const auto at = a.template part<Shape>(r);
-    for (int i = at.first + warp * 16; i < at.first + warp * 16 + 16 && i < p.Tq; ++i) {
-      const float lse = a.lse[(at.b * p.H + at.h) * p.Tq + i];
-      T* row = a.o_rows.at(at.b, at.h, static_cast<int>(p.D), i);
+    const auto at = a.template part<Shape>(m, r);
+    for (int i = at.first + warp * 16; i < at.first + warp * 16 + 16 && i < a.sizes(m).Tq; ++i) {
+      const float lse = a.lse[a.stat(a.sizes(m), at.b, at.h, i)];
+      T* row = a.o_rows.at(at.b, at.h, static_cast<int>(p.D), a.sizes(m).first_query + i);
       if (lse == -INFINITY || LaneRow<Shape::kD>::of(row, static_cast<int>(p.D)).finite()) continue;
-      careful_output<T, Shape::kD>(p, a.q_rows, a.k_rows, a.v_rows, at.b, at.h, i, lse)
+      careful_output<T, Shape::kD>(a.sizes(m), a.q_rows, a.k_rows, a.v_rows, at.b, at.h, i, lse)
           .put(row, 0, static_cast<int>(p.D), 1.0f, false);
     }
   }
@@ -249,7 +299,8 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
     if (tile >= whole) {
       const int first =
           m.part[r % kParts].first + group * 64 + static_cast<int>(threadIdx.x) / 32 % 4 * 16 + lane / 4;
-      const int limit[2] = {a.z.visible(first) - tile * kKeys, a.z.visible(first + 8) - tile * kKeys};
+      const int limit[2] = {a.sizes(m).visible(first) - tile * kKeys,
+                            a.sizes(m).visible(first + 8) - tile * kKeys};
       hide(s, limit);
     }
     softmax.take(s, a.z.scale_log2, keep);
@@ -278,7 +329,7 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
   wait_for_products<0>();
   take_scores();
   as_weights();
-  bool more = tile > 0 || a.has_part(1);
+  bool more = tile > 0 || a.template has_part<Shape>(1);
   while (more) {
     const bool ends = tile == 0;  // the next part's first scores go with this one's last output
     const RunningSoftmax done = softmax;
@@ -292,7 +343,7 @@ __device__ void attend(const ForwardArguments<typename Shape::T>& a, ForwardMemo
     }
     begin_scores();
     begin_output(taken - 1);
-    more = tile > 0 || a.has_part(r + 1);
+    more = tile > 0 || a.template has_part<Shape>(r + 1);
     if (!ends) free_memory(r - 1);
     wait_for_products<1>();
     take_scores();
@@ -320,14 +371,25 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 #ifdef KILN_HOPPER_CODE
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& m = *reinterpret_cast<ForwardMemory<Shape>*>(memory);
-  if (threadIdx.x == 0) m.init();
+  if (threadIdx.x == 0) {
+    m.init();
+    if constexpr (Shape::kVaried) {
+      m.z = a.z;
+      m.z.enter_tile(a.p, a.sequences, Shape::kKeys, Shape::kQueries, a.parts.place(a.number(0)).tile);
+    }
+  }
   __syncthreads();
+  if constexpr (Shape::kVaried) {  // a block has one part, or none
+    const int first = a.template part<Shape>(m, 0).first;
+    if (first < 0 || first >= a.sizes(m).Tq) return;
+  }
   if (threadIdx.x < 128) {
     give_registers<Shape::kCopyRegisters>();
     if (threadIdx.x == 0) fetch_forward(a, m);
   } else {
     take_registers<Shape::kRegisters>();
     attend(a, m);
+    if constexpr (Shape::kVaried) store_singly<Shape>(a, m);
     do_again_carefully(a, m);
   }
 #endif

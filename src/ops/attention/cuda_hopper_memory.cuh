@@ -34,10 +34,14 @@ struct BackwardMemory {
   Signal dq_there[2][2], dq_free[2][2];  // of each warpgroup, at even and at odd steps
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
-  int first_query[Shape::kStages];
+  // Key c of the lot is seen by query r of the tile where c <= r + diagonal, and c < keys.
+  struct Border {
+    int diagonal, keys;
+  } border[Shape::kStages];
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
   uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
   int number;  // the block's
+  Sizes z;     // of its lot's sequence
 
   // dk goes out through the memory of its k, dv through that of v, or, so that the next v can come, of ds.
   __device__ Keys& dv_on_its_way(int s) {
@@ -97,8 +101,10 @@ struct BackwardArguments {
   bool atomic;        // shares of dq are added as they come, to zeros
   bool finishes;      // blocks write dq out; else another kernel does
 
-  __device__ CarefulGradients<T> careful() const {
-    return {p, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};
+  Sequences sequences;
+
+  __device__ CarefulGradients<T> careful(const Sizes& its) const {
+    return {its, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};
   }
 };
 

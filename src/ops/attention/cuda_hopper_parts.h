@@ -11,20 +11,31 @@
 namespace kiln::hopper {
 
 struct Parts {
-  int tiles;     // of a head's queries
-  int heads;     // B * H
+  int tiles;     // of a head's queries; places for them where lengths vary
+  int heads;     // B * H; H where lengths vary
   int together;  // heads that are worked on at the same time
 
   Parts(const AttentionProblem& p, int queries, int blocks)
-      : tiles(static_cast<int>((p.Tq + queries - 1) / queries)), heads(static_cast<int>(p.B * p.H)) {
+      : tiles(static_cast<int>(p.varied ? tile_places(p.all_queries, p.B, queries)
+                                        : (p.Tq + queries - 1) / queries)),
+        heads(static_cast<int>(p.batches() * p.H)) {
     constexpr int64_t kStaysInCache = 24 << 20;  // bytes of keys and values; the L2 has 50 MiB
     constexpr int kBlocksAHead = 4;
-    const int64_t bytes = 4 * p.B * p.Hkv * p.Tk * p.D;
+    const int64_t bytes = 4 * p.batches() * p.Hkv * p.key_rows() * p.D;
     together = bytes <= kStaysInCache ? heads : blocks / kBlocksAHead;
     if (together > heads) together = heads;
     if (together < 1) together = 1;
   }
   KILN_HD int count() const { return tiles * heads; }
+
+  struct Place {
+    int head, tile;
+  };
+  KILN_HD Place place(int number) const {
+    const int before = number / (together * tiles) * together;
+    const int here = heads - before < together ? heads - before : together, rest = number - before * tiles;
+    return {before + rest % here, tiles - 1 - rest / here};
+  }
 };
 
 // A part of the work: some queries of one head.
@@ -37,12 +48,10 @@ struct QueryPart {
 
   QueryPart() = default;
   KILN_HD QueryPart(const Sizes& z, const Parts& all, int number) {
-    const int before = number / (all.together * all.tiles) * all.together;
-    const int here = all.heads - before < all.together ? all.heads - before : all.together;
-    const int rest = number - before * all.tiles, head = before + rest % here;
-    first = (all.tiles - 1 - rest / here) * kQueries;
-    h = head % z.H;
-    b = head / z.H;
+    const Parts::Place place = all.place(number);
+    first = (place.tile - z.first_tile) * kQueries;
+    h = place.head % z.H;
+    b = place.head / z.H;
     hkv = h / z.group;
     const int last = first + kQueries < z.Tq ? first + kQueries - 1 : z.Tq - 1;
     steps = (z.visible(last) + kKeys - 1) / kKeys;

@@ -9,22 +9,26 @@
 //            orders run at the same time, so each has its own sums.
 //   cyclic   no mask: lot j begins so many tiles before the end that each meets a tile after its neighbour.
 //   single   everything else: one lot a block, numbered as blocks start, the last keys first; nobody waits
-//            for a block that has not begun.
+//            for a block that has not begun. Also for sequences whose lengths vary: their lots have the
+//            places of sequences.h, those of the last sequence first, and a block whose place is nobody's has
+//            no lot.
 //
 // In the first two, blocks of a head wait for each other, so they must all be in the GPU at once: as many
 // heads as fit are worked on together, then the next. When a block is done with a head it writes out some
 // tiles of dq, those that the others were done with long ago. With single another kernel does that.
 #pragma once
 
-#include "ops/attention/attention.h"
+#include "ops/attention/sequences.h"
 
 namespace kiln::hopper {
 
-struct Sizes {  // of the problem, in 32 bits
+struct Sizes {  // of the problem, or of one of its sequences where lengths vary; in 32 bits
   int Tq, Tk, H, Hkv, group, D;
   int ahead;  // Tk - Tq
   bool causal;
   float scale, scale_log2;
+  int first_query = 0, first_key = 0;                 // rows of the tensors
+  int first_lot = 0, first_tile = 0, first_stat = 0;  // places of lots and tiles, and of the tiles' queries
 
   explicit Sizes(const AttentionProblem& p)
       : Tq(static_cast<int>(p.Tq)),
@@ -37,6 +41,23 @@ struct Sizes {  // of the problem, in 32 bits
         causal(p.causal),
         scale(p.scale),
         scale_log2(p.scale * 1.4426950408889634f) {}
+  // From the problem's to those of its sequence b.
+  KILN_HD void enter(const AttentionProblem& p, const Sequences& all, int keys, int queries, int b) {
+    const SequenceRows its_queries = rows_of_sequence(all.cu_queries, b, p.all_queries, p.Tq),
+                       its_keys = rows_of_sequence(all.cu_keys, b, p.all_keys, p.Tk);
+    Tq = its_queries.count, Tk = its_keys.count, ahead = Tk - Tq;
+    first_query = its_queries.first, first_key = its_keys.first;
+    first_lot = first_place(first_key, b, keys);
+    first_tile = first_place(first_query, b, queries);
+    first_stat = first_tile * queries;
+  }
+  // To the sequence that has this place among the lots, or among the tiles.
+  KILN_HD void enter_lot(const AttentionProblem& p, const Sequences& all, int keys, int queries, int lot) {
+    enter(p, all, keys, queries, sequence_at(all.cu_keys, static_cast<int>(p.B), keys, lot));
+  }
+  KILN_HD void enter_tile(const AttentionProblem& p, const Sequences& all, int keys, int queries, int tile) {
+    enter(p, all, keys, queries, sequence_at(all.cu_queries, static_cast<int>(p.B), queries, tile));
+  }
   KILN_HD int visible(int i) const {  // keys, to a query that exists
     const int n = causal ? i + 1 + ahead : Tk;
     return n < 0 ? 0 : (n > Tk ? Tk : n);
@@ -48,19 +69,20 @@ constexpr int kMostLots = 256;  // of a block
 struct Lots {
   enum class Order { single, paired, cyclic };
   Order order = Order::single;
-  int lots, tiles;    // of keys and of queries, of a head
-  int heads;          // B * Hkv
+  int lots, tiles;    // of keys and of queries, of a head; places for them where lengths vary
+  int heads;          // B * Hkv; Hkv where lengths vary
   int per_head;       // blocks
   int heads_at_once;  // with single all
   int early;          // lots that are a block's first; with paired
 
   Lots(const AttentionProblem& p, int keys, int queries, int at_once) {
-    lots = static_cast<int>((p.Tk + keys - 1) / keys);
-    tiles = static_cast<int>((p.Tq + queries - 1) / queries);
-    heads = static_cast<int>(p.B * p.Hkv);
+    lots = static_cast<int>(p.varied ? tile_places(p.all_keys, p.B, keys) : (p.Tk + keys - 1) / keys);
+    tiles = static_cast<int>(p.varied ? tile_places(p.all_queries, p.B, queries)
+                                      : (p.Tq + queries - 1) / queries);
+    heads = static_cast<int>(p.batches() * p.Hkv);
     early = (lots + 1) / 2;
-    if (p.causal && p.Tq == p.Tk && lots > 1 && early <= at_once) order = Order::paired;
-    if (!p.causal && lots <= at_once) order = Order::cyclic;
+    if (!p.varied && p.causal && p.Tq == p.Tk && lots > 1 && early <= at_once) order = Order::paired;
+    if (!p.varied && !p.causal && lots <= at_once) order = Order::cyclic;
     per_head = order == Order::paired ? early : lots;
     const int fit = at_once / per_head;
     heads_at_once = order == Order::single || fit > heads ? heads : fit;
@@ -96,8 +118,8 @@ struct KeyLot {
     int head = block / l.per_head;
     j = block % l.per_head;
     if (l.order == Lots::Order::single) {
-      j = l.lots - 1 - j;
-      exists = s == 0;
+      j = l.lots - 1 - j - z.first_lot;
+      exists = s == 0 && j >= 0 && j * kKeys < z.Tk;
     } else if (l.order == Lots::Order::cyclic) {
       head += s * l.heads_at_once;
     } else {
@@ -110,7 +132,7 @@ struct KeyLot {
     b = head / z.Hkv;
     const int first_seen = z.causal && j * kKeys > z.ahead ? j * kKeys - z.ahead : 0;
     from = first_seen / kQueries;
-    to = first_seen < z.Tq ? l.tiles : from;
+    to = first_seen < z.Tq ? (z.Tq + kQueries - 1) / kQueries : from;
     start = late ? to - 1 : from;
     step = late ? -1 : 1;
     if (l.order == Lots::Order::cyclic) start = (l.tiles - j * l.tiles / l.lots) % l.tiles;

@@ -4,14 +4,14 @@
 
 #include <cstddef>
 
-#include "ops/attention/attention.h"
 #include "ops/attention/hopper_table.h"
+#include "ops/attention/sequences.h"
 
 namespace kiln {
 
 struct HopperWorkspace {
   int64_t width, queries, tiles,
-      padded;  // channels and queries of a tile; tiles of a head, and their queries
+      padded;  // channels and queries of a tile; tiles of a head (or places for them), and their queries
   int64_t counter_count;
   int64_t late_sums;                                  // of dq, behind the early ones: in units of 16 bytes
   std::size_t lse2, delta, counters, dq_sums, total;  // bytes from the beginning on
@@ -19,9 +19,9 @@ struct HopperWorkspace {
   explicit HopperWorkspace(const AttentionProblem& p) {
     width = hopper_width(p.D);
     queries = hopper_queries(width);
-    tiles = (p.Tq + queries - 1) / queries;
+    tiles = p.varied ? tile_places(p.all_queries, p.B, queries) : (p.Tq + queries - 1) / queries;
     padded = tiles * queries;
-    const int64_t heads = p.B * p.H;
+    const int64_t heads = p.batches() * p.H;
     counter_count = 1 + 2 * heads * tiles;  // a ticket; turns at each tile's early and late sum
     std::size_t end = 0;
     const auto take = [&](int64_t bytes) {
@@ -34,7 +34,7 @@ struct HopperWorkspace {
     counters = take(counter_count * 4);
     const int64_t sums = heads * padded * width * 4;
     late_sums = sums / 16;
-    dq_sums = take(p.causal && p.Tq == p.Tk ? 2 * sums : sums);  // two, where lots go to and fro
+    dq_sums = take(p.causal && !p.varied && p.Tq == p.Tk ? 2 * sums : sums);  // two, where lots go to and fro
     total = end;
   }
 };

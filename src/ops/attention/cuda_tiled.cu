@@ -60,7 +60,8 @@ __global__ void tiled_prepare_kernel(AttentionProblem p, tiled::BackwardRows<bf1
   const int64_t row = flat_index() / 32;
   if (row >= p.B * p.H * p.Tq) return;
   const int64_t i = row % p.Tq, h = row / p.Tq % p.H, b = row / p.Tq / p.H;
-  const float delta = tiled::make_delta<32>(p, rows, b, h, i);
+  const tiled::Sequence at(p, rows.sequences, static_cast<int>(b));
+  const float delta = tiled::make_delta<32>(p, rows, at, static_cast<int>(h), static_cast<int>(i));
   if (threadIdx.x % 32 == 0) rows.delta[row] = delta;
   float* sums = rows.dq_sums + ((b * p.Tq + i) * p.H + h) * p.D;
   for (int64_t c = threadIdx.x % 32; c < p.D; c += 32) sums[c] = 0;

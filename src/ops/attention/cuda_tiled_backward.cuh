@@ -20,6 +20,7 @@ struct BackwardRows {
   const float* lse;  // [B, H, Tq]
   float* delta;      // [B, H, Tq]
   float* dq_sums;    // [B, Tq, H * D], of a rung that adds to dq by atomics
+  Sequences sequences;
 };
 
 template <class T>
@@ -36,18 +37,20 @@ BackwardRows<T> backward_rows(const AttentionBackward& b) {
           flash::head_rows<T>(b.dv.tensor, D, b.dv.accumulate),
           b.lse.data<float>(),
           delta,
-          delta + b.p.B * b.p.H * b.p.Tq};
+          delta + b.p.batches() * b.p.H * b.p.query_rows(),
+          b.sequences};
 }
 
-// delta of query i, by kPer neighbouring threads; all of them get it.
+// delta of query i of the sequence, by kPer neighbouring threads; all of them get it.
 template <int kPer, class T>
-__device__ float make_delta(const AttentionProblem& p, const BackwardRows<T>& rows, int64_t b, int64_t h,
-                            int64_t i) {
+__device__ float make_delta(const AttentionProblem& p, const BackwardRows<T>& rows, const Sequence& at, int h,
+                            int i) {
   constexpr int kPack = Pack<T>::kSize;
   const int D = static_cast<int>(p.D), mine = static_cast<int>(threadIdx.x) % kPer;
   float sum = 0;
-  if (i < p.Tq) {
-    const T *o = rows.o.at(b, h, D, i), *dout = rows.dout.at(b, h, D, i);
+  if (i < at.Tq) {
+    const int row = at.first_query + i;
+    const T *o = rows.o.at(at.batch, h, D, row), *dout = rows.dout.at(at.batch, h, D, row);
     if (rows.o.packs && rows.dout.packs) {
       for (int c = mine * kPack; c < D; c += kPer * kPack) {
         const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
@@ -87,47 +90,48 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   auto& m = *reinterpret_cast<QueryMemory<T, kShape>*>(memory);
   const Lane<kShape> lane;
   const int D = static_cast<int>(p.D);
-  const int64_t tiles = (p.Tq + kShape.rows - 1) / kShape.rows, heads = p.B * p.H;
-  const int64_t i0 = (tiles - 1 - blockIdx.x / heads) * kShape.rows;  // the longest first
-  const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H, hkv = h / p.group();
-  const int64_t last = i0 + kShape.rows < p.Tq ? i0 + kShape.rows - 1 : p.Tq - 1;
-  const int64_t keys = Rung::kSkip ? p.visible(last) : p.Tk;
-  const int steps = static_cast<int>((keys + kKeys - 1) / kKeys);
-  const int unmasked = Rung::kSplit ? static_cast<int>(p.visible(i0) / kKeys) : 0;
+  const int tiles = static_cast<int>((p.Tq + kShape.rows - 1) / kShape.rows);
+  const int block = static_cast<int>(blockIdx.x), heads = static_cast<int>(p.B * p.H);
+  const int H = static_cast<int>(p.H), i0 = (tiles - 1 - block / heads) * kShape.rows;  // the longest first
+  const int h = block % heads % H, hkv = h / static_cast<int>(p.group());
+  const Sequence at(p, rows.sequences, block % heads / H);
+  if (i0 >= at.Tq) return;
+  const int last = i0 + kShape.rows < at.Tq ? i0 + kShape.rows - 1 : at.Tq - 1;
+  const int keys = Rung::kSkip ? at.visible(last) : at.Tk;
+  const int steps = (keys + kKeys - 1) / kKeys;
+  const int unmasked = Rung::kSplit ? at.visible(i0) / kKeys : 0;
+  const auto load_keys = [&](auto& tile, const HeadRows<T>& from, int t) {
+    load<kAsync, kThreads>(tile, from, at.batch, hkv, D, at.first_key + t * kKeys, at.end_key());
+  };
 
   {
-    const int r = static_cast<int>(threadIdx.x) / kPer;
-    const int64_t i = i0 + r, at = (b * p.H + h) * p.Tq + i;
-    const float delta = make_delta<kPer>(p, rows, b, h, i);
+    const int r = static_cast<int>(threadIdx.x) / kPer, i = i0 + r;
+    const float delta = make_delta<kPer>(p, rows, at, h, i);
     if (threadIdx.x % kPer == 0) {
       m.delta[r] = delta;
-      m.lse[r] = i < p.Tq ? rows.lse[at] : 0.0f;
-      if (i < p.Tq) rows.delta[at] = delta;
+      m.lse[r] = i < at.Tq ? rows.lse[at.stat(p, h, i)] : 0.0f;
+      if (i < at.Tq) rows.delta[at.stat(p, h, i)] = delta;
     }
   }
   if (rows.dq.base == nullptr) return;  // delta was all that is wanted of this kernel
 
-  load<kAsync, kThreads>(m.q, rows.q, b, h, D, i0, p.Tq);
-  load<kAsync, kThreads>(m.dout, rows.dout, b, h, D, i0, p.Tq);
-  if (steps > 0) {
-    load<kAsync, kThreads>(m.k[0], rows.k, b, hkv, D, 0, p.Tk);
-    load<kAsync, kThreads>(m.v, rows.v, b, hkv, D, 0, p.Tk);
-  }
+  load<kAsync, kThreads>(m.q, rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
+  load<kAsync, kThreads>(m.dout, rows.dout, at.batch, h, D, at.first_query + i0, at.end_query());
+  if (steps > 0) load_keys(m.k[0], rows.k, 0), load_keys(m.v, rows.v, 0);
   Outputs<kShape> dq;
   for (int t = 0; t < steps; ++t) {
-    const int64_t j0 = static_cast<int64_t>(t) * kKeys;
     const auto& k = m.k[t % 2];
     arrive<kAsync>();
-    if (t + 1 < steps) load<kAsync, kThreads>(m.k[(t + 1) % 2], rows.k, b, hkv, D, j0 + kKeys, p.Tk);
+    if (t + 1 < steps) load_keys(m.k[(t + 1) % 2], rows.k, t + 1);
     if constexpr (kAsync) close_copies();
     Values<kShape> s, dp;
     multiply_rows<kShape>(s, m.q, k, lane, D);
     multiply_rows<kShape>(dp, m.dout, m.v, lane, D);
     __syncthreads();  // v has been read by all
-    if (t + 1 < steps) load<kAsync, kThreads>(m.v, rows.v, b, hkv, D, j0 + kKeys, p.Tk);
+    if (t + 1 < steps) load_keys(m.v, rows.v, t + 1);
     if constexpr (kAsync) close_copies();
 
-    const Seen<false> seen(p, i0, j0);
+    const Seen<false> seen(at, i0, t * kKeys);
     const bool masked = !Rung::kSplit || t >= unmasked;
 #pragma unroll
     for (int i = 0; i < kShape.per_lane; ++i) {
@@ -141,7 +145,7 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
     multiply_columns<kShape>(masked, dq, m.ds, s, k, lane, seen);
   }
   if constexpr (kAsync) wait_for_copies<0>();
-  store(rows.dq, b, h, D, i0, p.Tq, dq, lane, [&](int) { return p.scale; });
+  store(rows.dq, at.batch, h, D, at.first_query + i0, at.end_query(), dq, lane, [&](int) { return p.scale; });
 }
 
 template <class T, TileShape kShape>
@@ -155,8 +159,8 @@ struct KeyMemory {
 // What an atomic rung adds to dq of the tile's queries: dS k, with dS^T as all warps have left it. Each warp
 // takes as many queries as it has keys. In whatever order blocks come, so bits may differ from run to run.
 template <TileShape kShape, class K, class S>
-__device__ void add_to_queries(const AttentionProblem& p, float* dq_sums, int64_t b, int64_t h, int64_t i0,
-                               int64_t j0, const Weights<kShape>& ds, const K& k, const Lane<kShape>& lane,
+__device__ void add_to_queries(const AttentionProblem& p, float* dq_sums, int b, int h, int i0, int j0,
+                               const Weights<kShape>& ds, const K& k, const Lane<kShape>& lane,
                                const S& seen) {
   static_assert(kShape.rows == kShape.columns);
   // A key past the last is zeros, but its weight may be infinite.
@@ -176,7 +180,7 @@ __device__ void add_to_queries(const AttentionProblem& p, float* dq_sums, int64_
   }
 #pragma unroll
   for (int i = 0; i < kShape.per_lane; ++i) {
-    const int64_t query = i0 + lane.row(i);
+    const int query = i0 + lane.row(i);
     if (query >= p.Tq) continue;
     float* to = dq_sums + ((b * p.Tq + query) * p.H + h) * p.D;
 #pragma unroll
@@ -201,43 +205,47 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   auto& m = *reinterpret_cast<KeyMemory<T, kShape>*>(memory);
   const Lane<kShape> lane;
   const int D = static_cast<int>(p.D);
-  const int64_t heads = p.B * p.Hkv;
-  const int64_t j0 = static_cast<int64_t>(blockIdx.x) / heads * kShape.rows;  // the first are seen by most
-  const int64_t hkv = blockIdx.x % heads % p.Hkv, b = blockIdx.x % heads / p.Hkv;
-  const int64_t first_seen = Rung::kSkip && p.causal && j0 > p.Tk - p.Tq ? j0 - (p.Tk - p.Tq) : 0;
-  const int first_tile = static_cast<int>(first_seen / kQueries);
-  const int tiles = static_cast<int>((p.Tq + kQueries - 1) / kQueries);
+  const int block = static_cast<int>(blockIdx.x), heads = static_cast<int>(p.B * p.Hkv);
+  const int Hkv = static_cast<int>(p.Hkv), group = static_cast<int>(p.group());
+  const int j0 = block / heads * kShape.rows;  // the first are seen by most
+  const int hkv = block % heads % Hkv;
+  const Sequence at(p, rows.sequences, block % heads / Hkv);
+  if (j0 >= at.Tk) return;
+  const int ahead = at.Tk - at.Tq, first_seen = Rung::kSkip && at.causal && j0 > ahead ? j0 - ahead : 0;
+  const int first_tile = first_seen / kQueries, tiles = (at.Tq + kQueries - 1) / kQueries;
   const int count = tiles > first_tile ? tiles - first_tile : 0;
   // Step n is query tile first_tile + n % count of head n / count of the group.
-  const int steps = count * static_cast<int>(p.group());
-  const auto head_at = [&](int n) { return hkv * p.group() + n / count; };
-  const auto query_at = [&](int n) { return static_cast<int64_t>(first_tile + n % count) * kQueries; };
+  const int steps = count * group;
+  const auto head_at = [&](int n) { return hkv * group + n / count; };
+  const auto query_at = [&](int n) { return (first_tile + n % count) * kQueries; };
   const auto load_query = [&](int n) {
-    const int64_t h = head_at(n), i0 = query_at(n);
-    load<kAsync, kThreads>(m.q[n % 2], rows.q, b, h, D, i0, p.Tq);
+    const int h = head_at(n), i0 = query_at(n);
+    load<kAsync, kThreads>(m.q[n % 2], rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
     if (threadIdx.x < kQueries) {
-      const int64_t i = i0 + threadIdx.x, at = (b * p.H + h) * p.Tq + i;
-      m.lse[n % 2][threadIdx.x] = i < p.Tq ? rows.lse[at] : 0.0f;
-      m.delta[n % 2][threadIdx.x] = i < p.Tq ? rows.delta[at] : 0.0f;
+      const int i = i0 + static_cast<int>(threadIdx.x);
+      const int64_t stat = at.stat(p, h, i);
+      m.lse[n % 2][threadIdx.x] = i < at.Tq ? rows.lse[stat] : 0.0f;
+      m.delta[n % 2][threadIdx.x] = i < at.Tq ? rows.delta[stat] : 0.0f;
     }
   };
   const auto load_dout = [&](int n) {
-    load<kAsync, kThreads>(m.dout, rows.dout, b, head_at(n), D, query_at(n), p.Tq);
+    load<kAsync, kThreads>(m.dout, rows.dout, at.batch, head_at(n), D, at.first_query + query_at(n),
+                           at.end_query());
   };
 
-  load<kAsync, kThreads>(m.k, rows.k, b, hkv, D, j0, p.Tk);
-  load<kAsync, kThreads>(m.v, rows.v, b, hkv, D, j0, p.Tk);
+  load<kAsync, kThreads>(m.k, rows.k, at.batch, hkv, D, at.first_key + j0, at.end_key());
+  load<kAsync, kThreads>(m.v, rows.v, at.batch, hkv, D, at.first_key + j0, at.end_key());
   if (steps > 0) load_query(0), load_dout(0);
   Outputs<kShape> dk, dv;
   for (int t = 0; t < steps; ++t) {
     const auto& q = m.q[t % 2];
-    const int64_t i0 = query_at(t);
+    const int i0 = query_at(t);
     arrive<kAsync>();
     if (t + 1 < steps) load_query(t + 1);
     if constexpr (kAsync) close_copies();
-    const Seen<true> seen(p, i0, j0);
+    const Seen<true> seen(at, i0, j0);
     const bool masked =
-        !Rung::kSplit || i0 + kQueries > p.Tq || (p.causal && j0 + kShape.rows - 1 > i0 + p.Tk - p.Tq);
+        !Rung::kSplit || i0 + kQueries > at.Tq || (at.causal && j0 + kShape.rows - 1 > i0 + ahead);
     Values<kShape> s;
     multiply_rows<kShape>(s, m.k, q, lane, D);
 #pragma unroll
@@ -268,12 +276,15 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
     multiply_columns<kShape>(masked, dk, m.weights, s, q, lane, seen);
     if constexpr (Rung::kAtomic) {
       __syncthreads();  // dS^T of all warps
-      add_to_queries<kShape>(p, rows.dq_sums, b, head_at(t), i0, j0, m.weights, m.k, lane, seen);
+      add_to_queries<kShape>(p, rows.dq_sums, at.batch, head_at(t), i0, j0, m.weights, m.k, lane, seen);
     }
   }
   if constexpr (kAsync) wait_for_copies<0>();
-  if (rows.dk.base != nullptr) store(rows.dk, b, hkv, D, j0, p.Tk, dk, lane, [&](int) { return p.scale; });
-  if (rows.dv.base != nullptr) store(rows.dv, b, hkv, D, j0, p.Tk, dv, lane, [](int) { return 1.0f; });
+  const int first = at.first_key + j0, end = at.end_key();
+  if (rows.dk.base != nullptr)
+    store(rows.dk, at.batch, hkv, D, first, end, dk, lane, [&](int) { return p.scale; });
+  if (rows.dv.base != nullptr)
+    store(rows.dv, at.batch, hkv, D, first, end, dv, lane, [](int) { return 1.0f; });
 }
 
 template <class Rung, class T, class Tiles>

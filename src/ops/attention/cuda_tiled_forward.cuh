@@ -18,12 +18,14 @@ struct ForwardMemory {
   Tile<T, kShape.width, kShape.rows> q;
   Tile<T, kShape.width, kShape.columns> k, v;
   Weights<kShape> p;
+  Sequence at;  // here and not in registers, which are full
 };
 
 template <class T>
 struct ForwardRows {
   HeadRows<T> q, k, v, o;
   float* lse;  // [B, H, Tq]
+  Sequences sequences;
 };
 
 // What a lane keeps of its queries.
@@ -68,17 +70,24 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   const Lane<kShape> lane;
   const int D = static_cast<int>(p.D);
   // The last queries see the most keys: they go first, so that the short ones fill the gaps at the end.
-  const int64_t tiles = (p.Tq + kShape.rows - 1) / kShape.rows, heads = p.B * p.H;
-  const int64_t i0 = (tiles - 1 - blockIdx.x / heads) * kShape.rows;
-  const int64_t h = blockIdx.x % heads % p.H, b = blockIdx.x % heads / p.H, hkv = h / p.group();
-  const int64_t last = i0 + kShape.rows < p.Tq ? i0 + kShape.rows - 1 : p.Tq - 1;
-  const int64_t keys = Rung::kSkip ? p.visible(last) : p.Tk;
-  const int steps = static_cast<int>((keys + kKeys - 1) / kKeys);
-  const int unmasked = Rung::kSplit ? static_cast<int>(p.visible(i0) / kKeys) : 0;  // that all see whole
-  const auto key_at = [](int t) { return static_cast<int64_t>(t) * kKeys; };
+  const int tiles = static_cast<int>((p.Tq + kShape.rows - 1) / kShape.rows);
+  const int block = static_cast<int>(blockIdx.x), heads = static_cast<int>(p.B * p.H);
+  const int H = static_cast<int>(p.H), i0 = (tiles - 1 - block / heads) * kShape.rows;
+  const int h = block % heads % H, hkv = h / static_cast<int>(p.group());
+  const Sequence& at = m.at;
+  if (threadIdx.x == 0) m.at = Sequence(p, rows.sequences, block % heads / H);
+  __syncthreads();
+  if (i0 >= at.Tq) return;
+  const int last = i0 + kShape.rows < at.Tq ? i0 + kShape.rows - 1 : at.Tq - 1;
+  const int keys = Rung::kSkip ? at.visible(last) : at.Tk;
+  const int steps = (keys + kKeys - 1) / kKeys;
+  const int unmasked = Rung::kSplit ? at.visible(i0) / kKeys : 0;  // that all see whole
+  const auto load_keys = [&](auto& tile, const HeadRows<T>& from, int t) {
+    load<Rung::kAsync, kThreads>(tile, from, at.batch, hkv, D, at.first_key + t * kKeys, at.end_key());
+  };
 
-  load<Rung::kAsync, kThreads>(m.q, rows.q, b, h, D, i0, p.Tq);
-  if (steps > 0) load<Rung::kAsync, kThreads>(m.k, rows.k, b, hkv, D, 0, p.Tk);
+  load<Rung::kAsync, kThreads>(m.q, rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
+  if (steps > 0) load_keys(m.k, rows.k, 0);
   Outputs<kShape> o;
   Softmax<kShape.per_lane> mine;
 #pragma unroll
@@ -86,15 +95,15 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     arrive<Rung::kAsync>();
-    load<Rung::kAsync, kThreads>(m.v, rows.v, b, hkv, D, key_at(t), p.Tk);
+    load_keys(m.v, rows.v, t);
     if constexpr (Rung::kAsync) close_copies();
     Values<kShape> s;
     multiply_rows<kShape>(s, m.q, m.k, lane, D);
     arrive<Rung::kAsync>();
-    if (t + 1 < steps) load<Rung::kAsync, kThreads>(m.k, rows.k, b, hkv, D, key_at(t + 1), p.Tk);
+    if (t + 1 < steps) load_keys(m.k, rows.k, t + 1);
     if constexpr (Rung::kAsync) close_copies();
 
-    const Seen<false> seen(p, i0, key_at(t));
+    const Seen<false> seen(at, i0, t * kKeys);
     const bool masked = !Rung::kSplit || t >= unmasked;
     if (masked) {
 #pragma unroll
@@ -115,11 +124,12 @@ __global__ void __launch_bounds__(Tiles::kShape.threads(), Tiles::kShape.blocks)
   for (int i = 0; i < kShape.per_lane; ++i) {
     const float sum = across<kShape>(mine.sum[i], [](float x, float y) { return x + y; });
     factor[i] = sum == 0 ? 0.0f : 1.0f / sum;  // NaN goes through
-    const int64_t query = i0 + lane.row(i);
-    if (lane.x == 0 && query < p.Tq)
-      rows.lse[(b * p.H + h) * p.Tq + query] = sum == 0 ? -INFINITY : mine.top[i] * p.scale + logf(sum);
+    const int query = i0 + lane.row(i);
+    if (lane.x == 0 && query < at.Tq)
+      rows.lse[at.stat(p, h, query)] = sum == 0 ? -INFINITY : mine.top[i] * p.scale + logf(sum);
   }
-  store(rows.o, b, h, D, i0, p.Tq, o, lane, [&](int i) { return factor[i]; });
+  store(rows.o, at.batch, h, D, at.first_query + i0, at.end_query(), o, lane,
+        [&](int i) { return factor[i]; });
 }
 
 template <class Rung, class T, class Tiles>
@@ -129,7 +139,7 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
   const ForwardRows<T> rows{flash::head_rows<T>(f.q, p.D), flash::head_rows<T>(f.k, p.D),
                             flash::head_rows<T>(f.v, p.D), flash::head_rows<T>(f.o, p.D),
-                            f.lse.data<float>()};
+                            f.lse.data<float>(),           f.sequences};
   launch(tiled_forward_kernel<Rung, T, Tiles>, Grid(blocks_for(p.Tq, kShape.rows) * p.B * p.H),
          kShape.threads(), sizeof(ForwardMemory<T, kShape>), cuda_stream(ctx), p, rows);
 }

@@ -9,12 +9,15 @@
 // tensor cores a lane has what they give it (mma.cuh): pairs of columns, 4 lanes across and 8 down.
 #pragma once
 
+#include <climits>
+
 #include "ops/attention/cuda_flash_tiles.cuh"
 #include "ops/attention/tiled_table.h"
 
 namespace kiln::tiled {
 
 using flash::HeadRows;
+using flash::Sequence;
 
 constexpr float kLog2E = flash::kLog2E;
 
@@ -74,12 +77,12 @@ struct alignas(16) Weights {
 
 // Rows first, first + 1, ... of a head; zeros past `rows` and past channel D. Complete after arrive().
 template <bool kAsync, int kThreads, class T, int kWidth, int kRows>
-__device__ void load(Tile<T, kWidth, kRows>& tile, const HeadRows<T>& from, int64_t b, int64_t head, int D,
-                     int64_t first, int64_t rows) {
+__device__ void load(Tile<T, kWidth, kRows>& tile, const HeadRows<T>& from, int b, int head, int D, int first,
+                     int rows) {
   constexpr int kPack = Pack<T>::kSize, kPerRow = kWidth / kPack, kAll = kRows * kPerRow;
   // A copy is not waited for, and addresses at hand cost registers; a plain load is worth having under way.
   constexpr int kAtOnce = kAsync ? 2 : 4;
-  const int left = static_cast<int>(rows - first < kRows ? rows - first : kRows);
+  const int left = rows - first < kRows ? rows - first : kRows;
   const int stride = static_cast<int>(from.row_stride);
   const T* base = from.at(b, head, D, left > 0 ? first : 0);
   if (from.packs) {
@@ -120,12 +123,9 @@ struct Seen {
   int diagonal;  // a key may be this much further on than the query, counted from the first of each
   int columns;   // those that exist
 
-  __device__ Seen(const AttentionProblem& p, int64_t query, int64_t key) {
-    constexpr int64_t kFar = 1 << 20;  // further than any tile is wide
-    const int64_t far = query + p.Tk - p.Tq - key;
-    diagonal = static_cast<int>(!p.causal || far > kFar ? kFar : far < -kFar ? -kFar : far);
-    const int64_t left = kKeysDown ? p.Tq - query : p.Tk - key;
-    columns = static_cast<int>(left < kFar ? left : kFar);
+  __device__ Seen(const Sequence& at, int query, int key) {
+    diagonal = at.causal ? query - key + at.Tk - at.Tq : INT_MAX;
+    columns = kKeysDown ? at.Tq - query : at.Tk - key;
   }
   __device__ bool operator()(int row, int column) const {
     return column < columns && (kKeysDown ? row - column : column - row) <= diagonal;
@@ -189,11 +189,11 @@ __device__ void store_values(const HeadRows<T>& to, T* at, int c, int D, const f
 
 // The lane's outputs, each row times factor(i), to rows first .. of a head.
 template <TileShape kShape, class T, class F>
-__device__ void store(const HeadRows<T>& to, int64_t b, int64_t head, int D, int64_t first, int64_t rows,
+__device__ void store(const HeadRows<T>& to, int b, int head, int D, int first, int rows,
                       const Outputs<kShape>& out, const Lane<kShape>& lane, F factor) {
 #pragma unroll
   for (int i = 0; i < kShape.per_lane; ++i) {
-    const int64_t row = first + lane.row(i);
+    const int row = first + lane.row(i);
     if (row >= rows) continue;
     T* at = to.at(b, head, D, row);
 #pragma unroll

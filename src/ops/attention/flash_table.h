@@ -51,9 +51,10 @@ constexpr std::size_t flash_forward_bytes(const FlashTiles& t) {
          static_cast<std::size_t>(t.queries / 16 * 16 * (kTile + 2) * 2);
 }
 
-// Two tiles stay, two times two come and go; weights, and lse and delta of two tiles.
+// Two tiles stay, two times two come and go; weights, lse and delta of two tiles, and a block's sequence.
 constexpr std::size_t flash_backward_bytes(const FlashTiles& t) {
-  return flash_rows_bytes(t, 6 * kTile) + static_cast<std::size_t>(kTile * (kTile + 2) * 2 + 4 * kTile * 4);
+  return flash_rows_bytes(t, 6 * kTile) +
+         static_cast<std::size_t>(kTile * (kTile + 2) * 2 + 4 * kTile * 4 + 32);
 }
 
 constexpr std::size_t flash_bytes(const FlashTiles& t) {

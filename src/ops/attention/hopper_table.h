@@ -57,10 +57,12 @@ constexpr ForwardTiles kForwardTiles[] = {
 };
 
 // Without a measured choice. Three warpgroups hide more of the exponentials, of which narrow heads have the
-// most; two fill the GPU better where a head is short (H200, 32 heads of 64: 0.90x at 1024 queries, 1.05x at
-// 2048, 1.16x at 16384).
-constexpr ForwardTiles default_forward_tiles(int64_t D, int64_t queries) {
+// most; two fill the GPU better where a head is short (H200, 32 heads of 64: 0.84x at 1024 queries, 1.00x at
+// 4096, 1.10x at 16384); and one, where there is little to do (4 x 12 heads of 512 queries 1.08x, 4 x 25
+// 1.02x, 32 x 12 of 1024 0.98x). `rows`: queries of all heads.
+constexpr ForwardTiles default_forward_tiles(int64_t D, int64_t queries, int64_t rows) {
   const int width = static_cast<int>(hopper_width(D));
+  if (width == 64 && rows <= 64 << 10) return {width, 1, 128, 2};
   return {width, width == 64 && queries >= 2048 ? 3 : 2, 128, 2};
 }
 
@@ -82,9 +84,10 @@ constexpr bool forward_tiles_fit() {
   return true;
 }
 static_assert(forward_tiles_fit());
-static_assert(are_forward_tiles(default_forward_tiles(64, 1)) &&
-              are_forward_tiles(default_forward_tiles(64, 2048)) &&
-              are_forward_tiles(default_forward_tiles(80, 1)) &&
-              are_forward_tiles(default_forward_tiles(128, 1)));
+static_assert(are_forward_tiles(default_forward_tiles(64, 1, 1)) &&
+              are_forward_tiles(default_forward_tiles(64, 1, 1 << 20)) &&
+              are_forward_tiles(default_forward_tiles(64, 2048, 1 << 20)) &&
+              are_forward_tiles(default_forward_tiles(80, 1, 1)) &&
+              are_forward_tiles(default_forward_tiles(128, 1, 1)));
 
 }  // namespace kiln::hopper

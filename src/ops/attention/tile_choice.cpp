@@ -11,7 +11,7 @@ namespace {
 AttentionTiles tiles_of(const hopper::ForwardTiles& t) { return {t.queries(), t.keys, t.stages}; }
 
 AttentionTiles default_tiles(std::string_view variant, const AttentionProblem& p) {
-  if (variant == "flash_hopper") return tiles_of(hopper::default_forward_tiles(p.D, p.Tq));
+  if (variant == "flash_hopper") return tiles_of(hopper::default_forward_tiles(p.D, p.Tq, p.B * p.H * p.Tq));
   const flash::FlashTiles t = flash::flash_tiles(p.D);
   return {flash::flash_default_queries(t, p.B * p.H, p.Tq), flash::kTile, 2};
 }

@@ -107,8 +107,11 @@ constexpr std::size_t weight_bytes(const TileShape& s) {
   return static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.columns + s.lanes) * 4;
 }
 
+// A block's sequence, which goes with them.
+constexpr std::size_t kSequenceBytes = 32;
+
 constexpr std::size_t forward_bytes(const TileShape& s, std::size_t element) {
-  return tile_bytes(s, s.rows + 2 * s.columns, element) + weight_bytes(s);
+  return tile_bytes(s, s.rows + 2 * s.columns, element) + weight_bytes(s) + kSequenceBytes;
 }
 
 // Two tiles of rows, three of columns; lse and delta of up to two tiles of queries.

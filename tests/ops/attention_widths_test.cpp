@@ -7,32 +7,11 @@
 
 #include "op_cases/run_case.h"
 #include "ops/attention/tile_choice.h"
+#include "ops/attention_case.h"
 #include "support/gpu.h"
 
 namespace kiln {
 namespace {
-
-struct Dims {
-  int64_t B, Tq, Tk, H, Hkv, D;
-  bool causal = true;
-  int64_t padding = 0;
-};
-
-OpCase case_of(const Dims& d) {
-  using K = CaseInput::Kind;
-  return {"attention",
-          cat(d.B, "x", d.Tq, "x", d.Tk, " heads ", d.H, "/", d.Hkv, " width ", d.D, d.causal ? "" : " full"),
-          {{"q", K::activation, {d.B, d.Tq, d.H * d.D}, 1, d.padding},
-           {"k", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, d.padding},
-           {"v", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, d.padding}},
-          [d](RankContext& ctx, std::span<const CaseArgument> in) {
-            AttentionOptions o;
-            o.heads = d.H;
-            o.kv_heads = d.Hkv;
-            o.causal = d.causal;
-            return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
-          }};
-}
 
 RankOptions on_cuda(const std::string& variant) {
   RankOptions o;
@@ -51,8 +30,8 @@ void expect_near(const CaseResult& got, const CaseResult& naive, const CaseResul
 }
 
 // `only`: how a variant's name must begin.
-void expect_all_variants(const Dims& d, std::string_view only = "") {
-  const OpCase c = case_of(d);
+void expect_all_variants(const AttentionDims& d, std::string_view only = "") {
+  const OpCase c = attention_case(d);
   SCOPED_TRACE(c.name);
   RankContext naive(on_cuda("naive"));
   const std::map<DType, double> spacing = {
@@ -120,7 +99,7 @@ TEST_P(CudaAttentionWidths, AgreeWithNaiveOverManyTiles) {
 TEST_P(CudaAttentionWidths, AgreeWithNaiveInLargeBlocks) {
   const int64_t D = GetParam();
   if (D % 80 != 0 && D % 32 != 0) GTEST_SKIP() << "as the next multiple of 32";
-  expect_all_variants(D > 128 ? Dims{2, 65, 66, 66, 2, D} : Dims{4, 129, 130, 66, 33, D});
+  expect_all_variants(D > 128 ? AttentionDims{2, 65, 66, 66, 2, D} : AttentionDims{4, 129, 130, 66, 33, D});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaAttentionWidths,

@@ -1,0 +1,32 @@
+// Attention of given sizes as an op case.
+#pragma once
+
+#include "base/error.h"
+#include "op_cases/op_case.h"
+#include "ops/attention/attention.h"
+
+namespace kiln {
+
+struct AttentionDims {
+  int64_t B, Tq, Tk, H, Hkv, D;
+  bool causal = true;
+  int64_t padding = 0;  // elements between a row's end and the next one's begin
+};
+
+inline OpCase attention_case(const AttentionDims& d) {
+  using K = CaseInput::Kind;
+  return {"attention",
+          cat(d.B, "x", d.Tq, "x", d.Tk, " heads ", d.H, "/", d.Hkv, " width ", d.D, d.causal ? "" : " full"),
+          {{"q", K::activation, {d.B, d.Tq, d.H * d.D}, 1, d.padding},
+           {"k", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, d.padding},
+           {"v", K::activation, {d.B, d.Tk, d.Hkv * d.D}, 1, d.padding}},
+          [d](RankContext& ctx, std::span<const CaseArgument> in) {
+            AttentionOptions o;
+            o.heads = d.H;
+            o.kv_heads = d.Hkv;
+            o.causal = d.causal;
+            return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
+          }};
+}
+
+}  // namespace kiln

@@ -58,8 +58,14 @@ TEST(AttentionTiles, ADefaultIsAmongTheCandidatesAndComesFirst) {
 }
 
 TEST(AttentionTiles, DefaultsAreThoseThatWereMeasured) {
-  EXPECT_EQ(chosen_tiles({}, "flash_hopper", problem(2047, 64)), (AttentionTiles{128, 128, 2}));
-  EXPECT_EQ(chosen_tiles({}, "flash_hopper", problem(2048, 64)), (AttentionTiles{192, 128, 2}));
+  const auto with_heads = [](int64_t heads, int64_t T) {
+    AttentionProblem p = problem(T, 64);
+    p.H = p.Hkv = heads;
+    return chosen_tiles({}, "flash_hopper", p);
+  };
+  EXPECT_EQ(with_heads(40, 512), (AttentionTiles{64, 128, 2}));  // little to do
+  EXPECT_EQ(with_heads(40, 2047), (AttentionTiles{128, 128, 2}));
+  EXPECT_EQ(with_heads(40, 2048), (AttentionTiles{192, 128, 2}));
   EXPECT_EQ(chosen_tiles({}, "flash_hopper", problem(4096, 128)), (AttentionTiles{128, 128, 2}));
   EXPECT_EQ(chosen_tiles({}, "flash", problem(512, 64)).queries, 64);     // 32 blocks of 128
   EXPECT_EQ(chosen_tiles({}, "flash", problem(16384, 64)).queries, 128);  // 1024
@@ -74,7 +80,7 @@ TEST(AttentionTiles, WhereThereIsOneShapeThereIsNothingToChoose) {
 
 TEST(AttentionTiles, AChoiceHoldsForItsShapeAlone) {
   const AttentionProblem p = problem(512, 64);
-  const AttentionTiles other{128, 64, 2}, usual{128, 128, 2};
+  const AttentionTiles other{128, 64, 2}, usual{64, 128, 2};
   const AttentionChoices choices = chosen("flash_hopper", p, other);
   EXPECT_EQ(chosen_tiles(choices, "flash_hopper", p), other);
   EXPECT_EQ(chosen_tiles(choices, "flash_hopper_atomic", p), other);  // the same forward

@@ -250,8 +250,10 @@ void expect_sequence(RankContext& naive, const Batch& batch, const Inputs& in, c
   const OpCase c = case_of(batch, Tq, Tk);
   const CaseData data{{queries(in.q), keys(in.k), keys(in.v)}, queries(in.dout)};
   const CaseResult exact = run_case(naive, c, data, DType::f64), low = run_case(naive, c, data, dtype);
-  // With a key or two the scores' gradient is a difference of sums of D products in two orders.
-  const double floor = ulp / 2 * (Tk < 3 ? static_cast<double>(batch.D) : 1);
+  // The scores' gradient is a difference of sums of D products in two orders. With a key or two it is nothing
+  // else, for each query; with few it is small.
+  const auto D = static_cast<double>(batch.D), queries_here = static_cast<double>(Tq);
+  const double floor = ulp / 2 * (Tk < 3 ? D * std::sqrt(queries_here) : Tk < 16 ? std::sqrt(D) : 1);
   const auto near = [&](const Doubles& x, const Doubles& rounded, const Doubles& wanted, const char* name) {
     EXPECT_LE(relative_error(x, wanted), 2 * relative_error(rounded, wanted) + floor) << name;
   };
@@ -329,9 +331,9 @@ class CudaAttentionVarlenOf : public testing::Test {
 // So many that variants take the larger of their blocks, and tickets run over many heads.
 TEST_F(CudaAttentionVarlenOf, ManySequences) {
   std::vector<std::pair<int, int>> lengths;
-  for (int n = 0; n < 90; ++n) lengths.emplace_back(n * 37 % 151, n * 53 % 149);
-  expect_right({lengths, 8, 4, 64});
-  expect_right({lengths, 4, 4, 128, false});
+  for (int n = 0; n < 40; ++n) lengths.emplace_back(n * 37 % 151, n * 53 % 149);
+  expect_right({lengths, 4, 2, 64});
+  expect_right({lengths, 2, 2, 128, false});
 }
 
 TEST_F(CudaAttentionVarlenOf, OneLongAmongShortOnes) {

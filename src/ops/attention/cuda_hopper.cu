@@ -168,7 +168,9 @@ void backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
       !takes(b.o, p.H) || !takes(b.dq.tensor, p.H))
     return attention_cuda_flash_backward(ctx, b);
   with_shape(p, [&](auto zero, auto width) {
-    run_backward<BackwardShape<decltype(zero), decltype(width)::value>>(ctx, b, atomic);
+    using Shape = BackwardShape<decltype(zero), decltype(width)::value>;
+    if (p.varied) return run_backward<Varied<Shape>>(ctx, b, atomic);
+    run_backward<Shape>(ctx, b, atomic);
   });
 }
 

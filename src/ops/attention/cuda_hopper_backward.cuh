@@ -16,7 +16,7 @@ namespace kiln::hopper {
 template <class Shape>
 __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
   using Lot = typename Shape::Lot;
-  const Sizes& z = m.z;
+  const Sizes& z = a.sizes(m);
   constexpr int kRowBytes = Shape::kQueries * static_cast<int>(sizeof(float));
   int step = 0;
   for (int s = 0;; ++s) {
@@ -33,24 +33,20 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       const int i0 = walk.tile * Shape::kQueries;
       const int64_t row = static_cast<int64_t>(at.b * z.H + walk.h) * a.padded + z.first_stat + i0;
       m.q_free[stage].wait(phase ^ 1);
-      m.border[stage] = {z.causal ? i0 + z.ahead - key : Shape::kKeys, z.Tk - key};
+      const int diagonal = z.causal ? i0 + z.ahead - key : Shape::kKeys;
+      m.border[stage] = {diagonal < Shape::kKeys - 1 || z.Tk - key < Shape::kKeys, diagonal, z.Tk - key};
       m.q_there[stage].expect(m.q[0].kBytes + kRowBytes);
       fetch_tile(m.q[stage], a.q, walk.h, z.first_query + i0, at.b, m.q_there[stage]);
       fetch_bytes(m.lse2[stage], a.lse2 + row, kRowBytes, m.q_there[stage]);
       m.dout_free[stage].wait(phase ^ 1);
-      m.dout_there[stage].expect(m.dout[0].kBytes + kRowBytes);
+      if (n == 0) m.v_free[v_place].wait(v_phase ^ 1);
+      // The first dout comes with v, and with it its signal.
+      m.dout_there[stage].expect(m.dout[0].kBytes + kRowBytes + (n == 0 ? m.v[0].kBytes : 0));
+      if (n == 0) fetch_tile(m.v[v_place], a.v, at.hkv, j0, at.b, m.dout_there[stage]);
       fetch_tile(m.dout[stage], a.dout, walk.h, z.first_query + i0, at.b, m.dout_there[stage]);
       fetch_bytes(m.delta[stage], a.delta + row, kRowBytes, m.dout_there[stage]);
-      if (n == 0) {
-        m.v_free[v_place].wait(v_phase ^ 1);
-        m.v_there[v_place].expect(m.v[0].kBytes);
-        fetch_tile(m.v[v_place], a.v, at.hkv, j0, at.b, m.v_there[v_place]);
-      }
     }
-    if (at.steps(z) == 0) {
-      m.v_free[v_place].wait(v_phase ^ 1);
-      m.v_there[v_place].arrive();
-    }
+    if (at.steps(z) == 0) m.v_free[v_place].wait(v_phase ^ 1);  // no phase may be missed
   }
 }
 
@@ -70,7 +66,7 @@ __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& 
                                     const typename Shape::Lot& at, int s, int own,
                                     const TileSums (&dk)[Shape::kD / 8],
                                     const TileSums (&dv)[Shape::kD / 8]) {
-  const Sizes& z = m.z;
+  const Sizes& z = a.sizes(m);
   const int first = z.first_key + at.j * Shape::kKeys + own, end = z.first_key + z.Tk;
   if (!all_finite(dk) || !all_finite(dv)) {
     if (threadIdx.x % 32 == 0) m.note(m.careful_keys, own / 16, s);
@@ -87,7 +83,7 @@ __device__ void write_key_gradients(const BackwardArguments<typename Shape::T>& 
 template <class Shape>
 __device__ void do_again_carefully(const BackwardArguments<typename Shape::T>& a, BackwardMemory<Shape>& m) {
   constexpr int kD = Shape::kD;
-  const Sizes& z = m.z;
+  const Sizes& z = a.sizes(m);
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4;  // of the eight
   __syncwarp();
   for (int word = 0; word < kMostLots / 32; ++word) {
@@ -125,7 +121,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   // Of lse and delta, read before they are needed: shared memory is busy with the products' operands. All of
   // a tile's would fill the registers.
   constexpr int kAhead = kD <= 64 ? 4 : 2;
-  const Sizes& z = m.z;
+  const Sizes& z = a.sizes(m);
   const int group = static_cast<int>(threadIdx.x) / 128 - 1, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, col = lane % 4 * 2;
   const int own = group * 64 + warp * 16;  // the warp's first key in the block
@@ -136,10 +132,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   m.k_there[s % 2].wait(s / 2 % 2);
   const auto& keys = m.k[s % 2];
   const uint64_t k = keys.rows_from(group * 64), v = m.v[v_place].rows_from(group * 64);
-  if (Shape::kValues == 2 || step == end) {  // no phase may be missed
-    m.v_there[v_place].wait(s / Shape::kValues % 2);
-    if (Shape::kValues == 1 && lane == 0) m.v_free[v_place].arrive();
-  }
+  if (Shape::kValues == 1 && step == end && lane == 0) m.v_free[v_place].arrive();
   for (; step < end; ++step) {
     const int stage = step % Shape::kStages, phase = step / Shape::kStages % 2;
     TileSums scores[kQueries / 8], dp[kQueries / 8];
@@ -150,7 +143,6 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, scores, k + keys.step(c), q + m.q[0].step(c));
     close_products();
     m.dout_there[stage].wait(phase);
-    if (Shape::kValues == 1) m.v_there[0].wait(s % 2);
     begin_products();
 #pragma unroll
     for (int c = 0; c < kD / 16; ++c) add_product<T>(c, dp, v + m.v[0].step(c), dout + m.dout[0].step(c));
@@ -171,7 +163,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     }
     // Away from the border every query sees every key. On it a thread's two keys are seen from `hidden` on.
     const volatile auto& border = m.border[stage];
-    if (border.keys < kKeys || border.diagonal < kKeys - 1) {
+    if (border.crossed) {
       const int diagonal = border.diagonal, left = border.keys;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -275,9 +267,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if (threadIdx.x == 0) {
     m.init();
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
-    m.z = a.z;
-    const int place = a.lots.lots - 1 - m.number % a.lots.per_head;
-    if (a.p.varied) m.z.enter_lot(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
+    if constexpr (Shape::kVaried) {
+      m.z = a.z;
+      const int place = a.lots.lots - 1 - m.number % a.lots.per_head;
+      m.z.enter_lot(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
+    }
   }
   if (threadIdx.x < kMostLots / 32) {
     for (int warp = 0; warp < 8; ++warp)
@@ -293,7 +287,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   } else {
     take_registers<Shape::kRegisters>();
     int step = 0;
-    for (int s = 0; m.lot(m.z, a.lots, s).exists; ++s) step = make_gradients(a, m, s, step);
+    for (int s = 0; m.lot(a.sizes(m), a.lots, s).exists; ++s) step = make_gradients(a, m, s, step);
     do_again_carefully(a, m);
   }
 #endif

@@ -21,13 +21,14 @@ template <class Shape, class F>
 __device__ void for_turns(const BackwardArguments<typename Shape::T>& a, const BackwardMemory<Shape>& m,
                           F f) {
   using Lot = typename Shape::Lot;
+  const Sizes& z = a.sizes(m);
   int step = 0;
   for (int s = 0;; ++s) {
-    const Lot at(m.z, a.lots, m.number, s);
+    const Lot at(z, a.lots, m.number, s);
     if (!at.exists) return;
-    QueryWalk<Lot> walk(m.z, at);
-    for (int n = at.steps(m.z); n > 0; --n, ++step, walk.next(at))
-      f(step, at.turn(m.z, a.lots, walk.tile), tile_number(m.z, a.lots, at.b, walk.h, walk.tile));
+    QueryWalk<Lot> walk(z, at);
+    for (int n = at.steps(z); n > 0; --n, ++step, walk.next(at))
+      f(step, at.turn(z, a.lots, walk.tile), tile_number(z, a.lots, at.b, walk.h, walk.tile));
   }
 }
 

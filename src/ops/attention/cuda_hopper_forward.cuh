@@ -28,13 +28,6 @@ struct ForwardShape {
   static constexpr bool kVaried = false;
 };
 
-// The same block for sequences whose lengths vary: a kernel of its own, since lengths that are not constants
-// take registers, of which the products leave none.
-template <class Shape>
-struct Varied : Shape {
-  static constexpr bool kVaried = true;
-};
-
 template <class Shape>
 struct ForwardMemory {
   using T = typename Shape::T;

@@ -18,6 +18,7 @@ struct BackwardShape {
   static constexpr int kRegisters = 232, kCopyRegisters = 40;
   static_assert(shares_registers(2, kRegisters, kCopyRegisters));
   using Lot = KeyLot<kKeys, kQueries>;
+  static constexpr bool kVaried = false;
 };
 
 template <class Shape>
@@ -30,18 +31,20 @@ struct BackwardMemory {
   alignas(16) float lse2[Shape::kStages][Shape::kQueries];
   alignas(16) float delta[Shape::kStages][Shape::kQueries];
   alignas(128) float4 dq[2][8 * 128];  // a step's share of each warpgroup, as its threads hold it
-  Signal k_there[2], k_free[2], v_there[Shape::kValues], v_free[Shape::kValues];
+  Signal k_there[2], k_free[2], v_free[Shape::kValues];
   Signal dq_there[2][2], dq_free[2][2];  // of each warpgroup, at even and at odd steps
   Signal q_there[Shape::kStages], q_free[Shape::kStages], dout_there[Shape::kStages],
       dout_free[Shape::kStages];
   // Key c of the lot is seen by query r of the tile where c <= r + diagonal, and c < keys.
   struct Border {
+    bool crossed;  // some query does not see some key
     int diagonal, keys;
   } border[Shape::kStages];
   // For each warp of the two groups, a bit for each of the block's lots: it must be done again, carefully.
   uint32_t careful_keys[8][kMostLots / 32], careful_queries[8][kMostLots / 32];
   int number;  // the block's
-  Sizes z;     // of its lot's sequence
+  struct Nothing {};
+  [[no_unique_address]] std::conditional_t<Shape::kVaried, Sizes, Nothing> z;  // of its lot's sequence
 
   // dk goes out through the memory of its k, dv through that of v, or, so that the next v can come, of ds.
   __device__ Keys& dv_on_its_way(int s) {
@@ -67,10 +70,7 @@ struct BackwardMemory {
       for (Signal& there : dq_there[i]) there.init(4);
       for (Signal& free : dq_free[i]) free.init(1);
     }
-    for (int i = 0; i < Shape::kValues; ++i) {
-      v_there[i].init(1);
-      v_free[i].init(8);
-    }
+    for (Signal& free : v_free) free.init(8);
     for (int i = 0; i < Shape::kStages; ++i) {
       q_there[i].init(1);
       dout_there[i].init(1);
@@ -103,6 +103,13 @@ struct BackwardArguments {
 
   Sequences sequences;
 
+  template <class Shape>
+  __device__ const Sizes& sizes(const BackwardMemory<Shape>& m) const {
+    if constexpr (Shape::kVaried)
+      return m.z;
+    else
+      return z;
+  }
   __device__ CarefulGradients<T> careful(const Sizes& its) const {
     return {its, q_rows, k_rows, v_rows, dout_rows, lse2, delta, padded};
   }

@@ -64,6 +64,13 @@ struct Sizes {  // of the problem, or of one of its sequences where lengths vary
   }
 };
 
+// A shape of block for sequences whose lengths vary: kernels of their own, since lengths that are not
+// constants take registers, of which the products leave none.
+template <class Shape>
+struct Varied : Shape {
+  static constexpr bool kVaried = true;
+};
+
 constexpr int kMostLots = 256;  // of a block
 
 struct Lots {

@@ -253,7 +253,7 @@ void expect_sequence(RankContext& naive, const Batch& batch, const Inputs& in, c
   // The scores' gradient is a difference of sums of D products in two orders. With a key or two it is nothing
   // else, for each query; with few it is small.
   const auto D = static_cast<double>(batch.D), queries_here = static_cast<double>(Tq);
-  const double floor = ulp / 2 * (Tk < 3 ? D * std::sqrt(queries_here) : Tk < 16 ? std::sqrt(D) : 1);
+  const double floor = ulp / 2 * (Tk < 3 ? 2 * D * std::sqrt(queries_here) : Tk < 16 ? std::sqrt(D) : 1);
   const auto near = [&](const Doubles& x, const Doubles& rounded, const Doubles& wanted, const char* name) {
     EXPECT_LE(relative_error(x, wanted), 2 * relative_error(rounded, wanted) + floor) << name;
   };

@@ -2,7 +2,7 @@
 // and so always to the same bits.
 #pragma once
 
-#include "ops/attention/cuda_hopper_memory.cuh"
+#include "ops/attention/cuda_hopper_backward_memory.cuh"
 
 namespace kiln::hopper {
 

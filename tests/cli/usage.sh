@@ -56,7 +56,7 @@ expect 0 0 'attention +Tiles of attention' tune --help
 expect 0 0 'kiln tune attention --table steps --device cuda' tune attention --help
 expect 3 2 '^kiln: nothing to tune on cpu' tune attention --device cpu --out "$work/tuned"
 expect 3 2 '^kiln: cuda:9999 is not available: ' tune attention --device cuda:9999 --out "$work/tuned"
-expect 0 0 '^4 x 12 heads x 512 x 64 causal packed bf16 +flash_hopper +128 x 128, 2 stages +97 +default$' \
+expect 0 0 '^4 x 12 heads x 512 x 64 causal packed bf16 +flash_hopper +64 x 128, 2 stages +89 +default$' \
   tune attention --device meta:cuda --out "$work/tuned"
 expect 0 0 '^\{' tune attention --table tokens16k --d 128 --full --json --device meta:cuda --out "$work/tuned"
 expect 0 0 'causal fp16 +flash +64 x 64' tune attention --seq 300 --d 80 --dtype fp16 --variant flash --device meta:cuda

@@ -14,6 +14,11 @@ namespace {
 
 constexpr int64_t kMostHeads = 1 << 16, kMostBatch = 1 << 20;
 
+void check_one_mask(const TypedCells& t) {
+  if (t.causal && t.full)
+    throw Error("--causal and --full are both given; expected one of them", {}, ErrorKind::usage);
+}
+
 }  // namespace
 
 AttentionGrid read_grid(const TypedCells& t, AttentionGrid grid) {
@@ -22,13 +27,13 @@ AttentionGrid read_grid(const TypedCells& t, AttentionGrid grid) {
   if (!t.seqs.empty()) grid.seqs = read_doubling("--seq", t.seqs, kLongestSequence);
   if (!t.ds.empty()) grid.ds = read_doubling("--d", t.ds, kWidestHead);
   if (!t.dtypes.empty()) grid.dtypes = parse_dtypes(t.dtypes);
-  if (t.causal && t.full)
-    throw Error("--causal and --full are both given; expected one of them", {}, ErrorKind::usage);
+  check_one_mask(t);
   grid.causal = t.causal || (grid.causal && !t.full);
   return grid;
 }
 
 std::vector<AttentionCell> read_table(const TypedCells& t, const AttentionGrid& grid) {
+  check_one_mask(t);
   const std::size_t which = index_of("--table", t.table, {"grid", "tokens16k", "steps"});
   if (which == 0) return grid_cells(read_grid(t, grid));
   for (const auto& [option, given] :

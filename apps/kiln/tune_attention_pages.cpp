@@ -56,7 +56,8 @@ std::string tune_attention_page(const TuneAttentionReport& r) {
   }
   std::string text = table.size() > 1 ? aligned(table, kLeft) : "";
   text += notes;
-  if (!r.planned) text += fmt::format("{} choices of tiles for {} in {}\n", r.choices, r.gpu, r.file);
+  if (!r.planned && r.choices > 0)
+    text += fmt::format("{} choices of tiles for {} in {}\n", r.choices, r.gpu, r.file);
   return text;
 }
 

@@ -254,13 +254,14 @@ void expect_sequence(RankContext& naive, const Batch& batch, const Inputs& in, c
   // else, for each query; with few it is small.
   const auto D = static_cast<double>(batch.D), queries_here = static_cast<double>(Tq);
   const double floor = ulp / 2 * (Tk < 3 ? 2 * D * std::sqrt(queries_here) : Tk < 16 ? std::sqrt(D) : 1);
-  const auto near = [&](const Doubles& x, const Doubles& rounded, const Doubles& wanted, const char* name) {
-    EXPECT_LE(relative_error(x, wanted), 2 * relative_error(rounded, wanted) + floor) << name;
+  const auto near = [&](const Doubles& x, const Doubles& rounded, const Doubles& wanted, double least,
+                        const char* name) {
+    EXPECT_LE(relative_error(x, wanted), 2 * relative_error(rounded, wanted) + least) << name;
   };
-  near(queries(got.o), low.y, exact.y, "o");
-  near(queries(got.dq), low.grads[0], exact.grads[0], "dq");
-  near(keys(got.dk), low.grads[1], exact.grads[1], "dk");
-  near(keys(got.dv), low.grads[2], exact.grads[2], "dv");
+  near(queries(got.o), low.y, exact.y, ulp, "o");
+  near(queries(got.dq), low.grads[0], exact.grads[0], floor, "dq");
+  near(keys(got.dk), low.grads[1], exact.grads[1], floor, "dk");
+  near(keys(got.dv), low.grads[2], exact.grads[2], ulp, "dv");
 }
 
 // f(row, dtype, distance of neighbouring numbers near 1) for each variant and format that takes the batch.

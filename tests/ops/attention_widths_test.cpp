@@ -20,11 +20,13 @@ RankOptions on_cuda(const std::string& variant) {
   return o;
 }
 
-void expect_near(const CaseResult& got, const CaseResult& naive, const CaseResult& exact, double floor) {
+// `sums`: how many floors the gradients of q and k may be off by.
+void expect_near(const CaseResult& got, const CaseResult& naive, const CaseResult& exact, double floor,
+                 double sums) {
   EXPECT_LE(relative_error(got.y, exact.y), 2 * relative_error(naive.y, exact.y) + floor) << "o";
   for (std::size_t i = 0; i < got.grads.size(); ++i) {
     EXPECT_LE(relative_error(got.grads[i], exact.grads[i]),
-              2 * relative_error(naive.grads[i], exact.grads[i]) + floor)
+              2 * relative_error(naive.grads[i], exact.grads[i]) + (i < 2 ? sums : 1) * floor)
         << "gradient " << i;
   }
 }
@@ -52,7 +54,7 @@ void expect_all_variants(const AttentionDims& d, std::string_view only = "") {
       // With one key the scores' gradient is zero: P (dP - delta), whose two are sums of D products in two
       // orders.
       const double sums = d.Tk == 1 ? static_cast<double>(d.D) : 1;
-      expect_near(first, low, exact, (variant.ends_with("_tf32") ? 0x1p-10 : ulp / 2) * sums);
+      expect_near(first, low, exact, variant.ends_with("_tf32") ? 0x1p-10 : ulp / 2, sums);
       if (variant.find("atomic") != std::string::npos) continue;
       const CaseResult second = run_case(b, c, data, dtype);
       EXPECT_EQ(first.y, second.y);
@@ -62,7 +64,7 @@ void expect_all_variants(const AttentionDims& d, std::string_view only = "") {
         const AttentionChoice choice{shape_of(variant, p), candidate.tiles};
         b.attention_choices().use({&choice, 1});
         const CaseResult tuned = run_case(b, c, data, dtype);
-        expect_near(tuned, low, exact, ulp / 2 * sums);
+        expect_near(tuned, low, exact, ulp / 2, sums);
         EXPECT_EQ(tuned.y, candidate.is_default ? first.y : run_case(b, c, data, dtype).y);
       }
     }
@@ -89,7 +91,7 @@ TEST_P(CudaAttentionWidths, AgreeWithNaiveOverManyTiles) {
   const int64_t D = GetParam();
   if (D != 64 && D != 80 && D != 128) GTEST_SKIP() << "as the next of 64, 80, 128";
   const std::string_view only = "flash_hopper";
-  expect_all_variants({2, 520, 520, 50, 50, D}, only);
+  expect_all_variants({2, 520, 520, 50, 25, D}, only);
   expect_all_variants({2, 520, 520, 50, 25, D, false}, only);
   expect_all_variants({1, 700, 700, 2, 1, D}, only);
   if (D == 64) expect_all_variants({1, 2200, 2200, 2, 1, D}, only);

@@ -109,6 +109,13 @@ std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
   return static_cast<std::size_t>(p.batches() * p.H * p.query_rows()) * sizeof(float);
 }
 
+// Kernels count rows in 32 bits, in whole tiles.
+std::string too_many_rows(const AttentionProblem& p) {
+  constexpr int64_t kMostRows = INT32_MAX - 1023;
+  const int64_t rows = std::max({p.Tq, p.Tk, p.query_rows(), p.key_rows()});
+  return rows <= kMostRows ? std::string() : cat("takes up to ", kMostRows, " rows; these are ", rows);
+}
+
 // Of rows whose blocks know one length.
 std::string needs_equal_lengths(const AttentionProblem& p, const DeviceTraits& /*traits*/) {
   return p.varied ? "takes sequences of one length, not offsets on the device" : std::string();
@@ -149,7 +156,7 @@ std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits
   if (auto why = too_little_shared(p, traits, flash::flash_bytes(flash::flash_tiles(p.D))); !why.empty())
     return why;
   if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
-  return {};
+  return too_many_rows(p);
 }
 
 // Of the kernels made of plain multiply-adds, which copy by cp.async.
@@ -160,7 +167,7 @@ std::string cuda_tiled_unsupported(const AttentionProblem& p, const DeviceTraits
   if (p.D > widest) return cat("takes heads up to ", widest, " wide; these are ", p.D);
   if (auto why = too_little_shared(p, traits, bytes); !why.empty()) return why;
   if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
-  return {};
+  return too_many_rows(p);
 }
 
 std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {

@@ -27,6 +27,9 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
     const int key = at.j * Shape::kKeys, j0 = z.first_key + key;  // in the sequence, and of the tensors
     const int v_place = s % Shape::kValues, v_phase = s / Shape::kValues % 2;
     m.k_free[s % 2].wait((s / 2 % 2) ^ 1);
+    // No phase may be missed, also where no v is fetched; and k must not come before, or the warps could be a
+    // phase further when this thread looks.
+    if (at.steps(z) == 0) m.v_free[v_place].wait(v_phase ^ 1);
     m.k_there[s % 2].expect(m.k[0].kBytes);
     fetch_tile(m.k[s % 2], a.k, at.hkv, j0, at.b, m.k_there[s % 2]);
     QueryWalk<Lot> walk(z, at);
@@ -48,7 +51,6 @@ __device__ void fetch_backward(const BackwardArguments<typename Shape::T>& a, Ba
       fetch_tile(m.dout[stage], a.dout, walk.h, z.first_query + i0, at.b, m.dout_there[stage]);
       fetch_bytes(m.delta[stage], a.delta + row, kRowBytes, m.dout_there[stage]);
     }
-    if (at.steps(z) == 0) m.v_free[v_place].wait(v_phase ^ 1);  // no phase may be missed
   }
 }
 

@@ -83,6 +83,7 @@ struct BackwardMemory {
 
 static_assert(sizeof(BackwardMemory<BackwardShape<bf16, 128>>) <= 227 * 1024);
 static_assert(sizeof(BackwardMemory<BackwardShape<bf16, 64>>) <= 227 * 1024);
+static_assert(sizeof(BackwardMemory<Varied<BackwardShape<bf16, 128>>>) <= 227 * 1024);
 
 template <class T>
 struct BackwardArguments {

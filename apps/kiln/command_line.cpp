@@ -92,6 +92,12 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// "kiln tune attention": as it was called.
+std::string full_name(const CLI::App& app) {
+  const auto given = app.get_subcommands();
+  return given.empty() ? app.get_name() : fmt::format("{} {}", app.get_name(), full_name(*given.back()));
+}
+
 // Says what is wrong with the first argument nobody wanted, if there is one.
 void reject_leftover(const CLI::App& app) {
   std::vector<std::string> left = app.remaining(true);
@@ -106,13 +112,13 @@ void reject_leftover(const CLI::App& app) {
   const bool known =
       std::find(options.begin(), options.end(), seen) != options.end();  // it stood behind "--"
   if (seen.size() > 1 && seen.front() == '-' && !known) {
-    throw_unknown("unknown option", seen, options, app.get_name());
+    throw_unknown("unknown option", seen, options, full_name(app));
   }
   std::vector<std::string> names;
   for (const CLI::App* sub : inner.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(sub->get_name());
   }
-  throw_unknown("unexpected argument", left.front(), names, app.get_name());
+  throw_unknown("unexpected argument", left.front(), names, full_name(app));
 }
 
 Request parse_command(const Command& command, std::span<const std::string> args) {
@@ -130,7 +136,7 @@ Request parse_command(const Command& command, std::span<const std::string> args)
     return {.text = app.help("", CLI::AppFormatMode::All), .run = nullptr};
   } catch (const CLI::ParseError& error) {
     reject_leftover(app);  // a mistyped option is the likelier cause of a required one being absent
-    throw_usage(error.what(), fmt::format("see `{} --help`", app.get_name()));
+    throw_usage(error.what(), fmt::format("see `{} --help`", full_name(app)));
   }
   reject_leftover(app);
   parsed->common.seed = parse_seed(parsed->seed);

@@ -52,15 +52,61 @@ Study add_accumulate(CLI::App& app, const CommonOptions& common) {
   };
 }
 
+Study add_toymodel(CLI::App& app, const CommonOptions& common) {
+  struct Texts {
+    std::string batch, in, classes;
+  };
+  auto t = std::make_shared<Texts>();
+  CLI::App* study = add_study(app, "toymodel", "The dtype of every tensor of a small model under autocast",
+                              "kiln precision toymodel --in 20 --classes 5 --json");
+  study->add_option("--batch", t->batch, "Examples (default 32)")->type_name("N");
+  study->add_option("--in", t->in, "Width of the input (default 20)")->type_name("N");
+  study->add_option("--classes", t->classes, "Width of the logits (default 5)")->type_name("N");
+  return [t, study, &common] {
+    if (!study->parsed()) return false;
+    ToyModelRequest request;
+    read_number<int64_t>("--batch", t->batch, 1, 4096, request.batch);
+    read_number<int64_t>("--in", t->in, 1, 4096, request.in);
+    read_number<int64_t>("--classes", t->classes, 2, 4096, request.classes);
+    request.seed = common.seed;
+    const ToyModelReport report = toy_model_study(request);
+    print(common.json ? toy_model_json(report) : toy_model_text(report));
+    return true;
+  };
+}
+
+Study add_layernorm(CLI::App& app, const CommonOptions& common) {
+  struct Texts {
+    std::string width, rows;
+  };
+  auto t = std::make_shared<Texts>();
+  CLI::App* study =
+      add_study(app, "layernorm", "Which part of LayerNorm breaks in 16 bits, and at what scale",
+                "kiln precision layernorm --width 768 --json");
+  study->add_option("--width", t->width, "Elements of a row (default 768)")->type_name("N");
+  study->add_option("--rows", t->rows, "Rows to take the error over (default 8)")->type_name("N");
+  return [t, study, &common] {
+    if (!study->parsed()) return false;
+    LayerNormRequest request;
+    read_number<int64_t>("--width", t->width, 2, 16384, request.width);
+    read_number<int64_t>("--rows", t->rows, 1, 64, request.rows);
+    request.seed = common.seed;
+    const LayerNormReport report = layer_norm_study(request);
+    print(common.json ? layer_norm_json(report) : layer_norm_text(report));
+    return true;
+  };
+}
+
 }  // namespace
 
 CommandBody add_precision(CLI::App& app, const CommonOptions& common) {
   app.require_subcommand(0, 1);
-  const std::vector<Study> studies = {add_accumulate(app, common)};
+  const std::vector<Study> studies = {add_accumulate(app, common), add_toymodel(app, common),
+                                      add_layernorm(app, common)};
   return [studies] {
     if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
-      throw Error("kiln precision needs the name of a study: accumulate", "see `kiln precision --help`",
-                  ErrorKind::usage);
+      throw Error("kiln precision needs the name of a study: accumulate, toymodel or layernorm",
+                  "see `kiln precision --help`", ErrorKind::usage);
   };
 }
 

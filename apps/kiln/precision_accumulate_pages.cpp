@@ -13,12 +13,18 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string label_of(const AccumulateRow& r) {
-  std::string text = fmt::format("{} += ", name_of(r.accumulator));
-  text += r.method == SumMethod::converted ? fmt::format("{}({})", name_of(r.accumulator), name_of(r.added))
-                                           : std::string(name_of(r.added));
-  if (r.method == SumMethod::kahan) text += ", Kahan";
-  if (r.method == SumMethod::stochastic) text += ", stochastic";
-  return text;
+  const std::string_view sum = name_of(r.accumulator), added = name_of(r.added);
+  switch (r.method) {
+    case SumMethod::plain:
+      return fmt::format("{} += {}", sum, added);
+    case SumMethod::converted:
+      return fmt::format("{} += {}({})", sum, sum, added);
+    case SumMethod::kahan:
+      return fmt::format("{}, Kahan", sum);
+    case SumMethod::stochastic:
+      return fmt::format("{}, stochastic", sum);
+  }
+  return {};
 }
 
 std::string limit_text(const AccumulateRow& r, double value) {
@@ -26,11 +32,11 @@ std::string limit_text(const AccumulateRow& r, double value) {
     case SumLimit::value:
       return fmt::format("{:g} as {}", value, name_of(r.added));
     case SumLimit::spacing:
-      return fmt::format("spacing {:.4g}", r.spacing);
+      return fmt::format("spacing {:.3g}", r.spacing);
     case SumLimit::stalls:
-      return fmt::format("stops at {:g}", *r.stalls_at);
+      return fmt::format("stops at {:.4g}", *r.stalls_at);
     case SumLimit::chance:
-      return fmt::format("chance, {:.3g} a run", r.spread);
+      return fmt::format("scatter {:.3g}", r.spread);
     case SumLimit::range:
       return fmt::format("ends at {:g}", format_of(r.accumulator).largest);
   }
@@ -38,7 +44,7 @@ std::string limit_text(const AccumulateRow& r, double value) {
 }
 
 std::string predicted_text(const AccumulateRow& r) {
-  return r.bound > 0 ? fmt::format("{:#.9g} +- {:.2g}", r.predicted, r.bound)
+  return r.bound > 0 ? fmt::format("{:#.9g} +- {:.1g}", r.predicted, r.bound)
                      : fmt::format("{:#.9g}", r.predicted);
 }
 
@@ -86,7 +92,7 @@ ordered_json row_json(const AccumulateRow& r) {
 
 std::string accumulate_text(const AccumulateReport& report) {
   const AccumulateRequest& q = report.request;
-  TextTable table = {{"accumulator += added", "sum", "error", "floor", "predicted", "limited by"}};
+  TextTable table = {{"sum += added", "sum", "error", "floor", "predicted", "limited by"}};
   for (const AccumulateRow& r : report.rows) {
     table.push_back({label_of(r), fmt::format("{:#.9g}", r.sum), fmt::format("{:+.3g}", r.error),
                      fmt::format("{:.2g}", r.floor), predicted_text(r), limit_text(r, q.value)});
@@ -96,11 +102,9 @@ std::string accumulate_text(const AccumulateReport& report) {
   text += aligned(table, 1);
   text += steps_text(report);
   text += fmt::format(
-      "\nfloor: the error that {:g} makes by being rounded to the added dtype. predicted: plain sums by a "
-      "walk\n"
-      "over the powers of two; Kahan's is the exact sum rounded once; the mean of stochastic rounding is "
-      "the\n"
-      "exact sum. Stochastic rows are the mean of {} runs, each off by about the figure under limited by.\n",
+      "\nfloor: the error that {:g} makes by being rounded to the added dtype. predicted: plain sums by a\n"
+      "walk over the powers of two; Kahan's is the exact sum rounded once; the mean of stochastic rounding\n"
+      "is the exact sum. Stochastic rows are the mean of {} runs; scatter is the deviation of one run.\n",
       q.value, q.runs);
   return text;
 }

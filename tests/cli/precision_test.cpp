@@ -53,5 +53,64 @@ TEST(PrecisionAccumulatePage, JsonHasEveryRow) {
   EXPECT_GT(page["rows"][9].at("spread").get<double>(), 0);
 }
 
+TEST(PrecisionToyModelPage, NamesWhatDiffersFromThePolicy) {
+  ToyModelReport report = toy_model_study({});
+  std::string text = toy_model_text(report);
+  EXPECT_LE(widest_line(text), 100u);
+  EXPECT_NE(text.find("Every tensor has the dtype"), std::string::npos);
+  EXPECT_EQ(text.find("policy:"), std::string::npos);
+  report.runs[1].tensors.back().dtype = DType::f16;
+  text = toy_model_text(report);
+  EXPECT_NE(text.find("fp16 (policy: fp32)"), std::string::npos);
+  EXPECT_EQ(text.find("Every tensor has the dtype"), std::string::npos);
+  EXPECT_EQ(json::parse(toy_model_json(report)).at("runs").at(1).at("as_predicted"), false);
+}
+
+TEST(PrecisionToyModelPage, JsonHasEveryTensorOfEachPolicy) {
+  const ToyModelReport report = toy_model_study({.in = 3});
+  const json page = json::parse(toy_model_json(report));
+  EXPECT_EQ(page.at("study"), "toymodel");
+  EXPECT_EQ(page.at("in"), 3);
+  ASSERT_EQ(page.at("runs").size(), 3u);
+  for (const json& run : page["runs"]) {
+    EXPECT_EQ(run.at("tensors").size(), report.runs[0].tensors.size());
+    EXPECT_EQ(run.at("as_predicted"), true);
+  }
+  EXPECT_EQ(page["runs"][2].at("precision"), "autocast");
+  EXPECT_EQ(page["runs"][2].at("compute"), "bf16");
+}
+
+TEST(PrecisionLayerNormPage, AnswersFromTheRows) {
+  LayerNormReport report = layer_norm_study({});
+  EXPECT_LE(widest_line(layer_norm_text(report)), 100u);
+  EXPECT_NE(
+      layer_norm_answer(report, DType::f16).find("fp16? yes, for range: variance overflows from scale 10;"),
+      std::string::npos);
+  const std::string bf16 = layer_norm_answer(report, DType::bf16);
+  EXPECT_NE(bf16.find("bf16? yes, for digits, not range: mean alone "), std::string::npos) << bf16;
+  const std::string text = layer_norm_text(report);
+  EXPECT_TRUE(text.ends_with(bf16 + "\n"));
+
+  for (LayerNormRow& row : report.rows)
+    for (LayerNormCell& c : row.cells) c = {.error = 2 * row.floor};
+  EXPECT_NE(layer_norm_answer(report, DType::bf16).find("bf16? no: "), std::string::npos);
+  report.rows.back().cells[2].overflows = 1;
+  EXPECT_NE(layer_norm_answer(report, DType::bf16).find("yes, for range: rsqrt overflows from scale 10000"),
+            std::string::npos);
+}
+
+TEST(PrecisionLayerNormPage, JsonHasEveryCell) {
+  const LayerNormReport report = layer_norm_study({.width = 33, .rows = 2});
+  const json page = json::parse(layer_norm_json(report));
+  EXPECT_EQ(page.at("study"), "layernorm");
+  EXPECT_EQ(page.at("width"), 33);
+  ASSERT_EQ(page.at("rows").size(), 2u * 8 * kNarrowParts);
+  for (const json& row : page["rows"]) {
+    EXPECT_TRUE(row.at("error").is_null() || row["error"].get<double>() >= 0);
+    EXPECT_GT(row.at("roundings").get<int64_t>(), 0);
+  }
+  EXPECT_EQ(page.at("answer_bf16"), layer_norm_answer(report, DType::bf16));
+}
+
 }  // namespace
 }  // namespace kiln::cli

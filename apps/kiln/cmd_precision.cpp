@@ -97,15 +97,32 @@ Study add_layernorm(CLI::App& app, const CommonOptions& common) {
   };
 }
 
+Study add_accumulation(CLI::App& app, const CommonOptions& common) {
+  auto batch = std::make_shared<std::string>();
+  CLI::App* study =
+      add_study(app, "accumulation", "What gradient accumulation loses under each precision policy",
+                "kiln precision accumulation --batch 16 --json");
+  study->add_option("--batch", *batch, "Rows of a micro-batch (default 16)")->type_name("N");
+  return [batch, study, &common] {
+    if (!study->parsed()) return false;
+    AccumulationRequest request;
+    read_number<int64_t>("--batch", *batch, 1, 1024, request.batch);
+    request.seed = common.seed;
+    const AccumulationReport report = accumulation_study(request);
+    print(common.json ? accumulation_json(report) : accumulation_text(report));
+    return true;
+  };
+}
+
 }  // namespace
 
 CommandBody add_precision(CLI::App& app, const CommonOptions& common) {
   app.require_subcommand(0, 1);
   const std::vector<Study> studies = {add_accumulate(app, common), add_toymodel(app, common),
-                                      add_layernorm(app, common)};
+                                      add_layernorm(app, common), add_accumulation(app, common)};
   return [studies] {
     if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
-      throw Error("kiln precision needs the name of a study: accumulate, toymodel or layernorm",
+      throw Error("kiln precision needs the name of a study: accumulate, toymodel, layernorm or accumulation",
                   "see `kiln precision --help`", ErrorKind::usage);
   };
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "perf/accumulate_study.h"
+#include "perf/accumulation_study.h"
 #include "perf/layer_norm_study.h"
 #include "perf/toy_model_study.h"
 
@@ -11,6 +12,9 @@ namespace kiln::cli {
 
 std::string accumulate_text(const AccumulateReport& report);
 std::string accumulate_json(const AccumulateReport& report);
+
+std::string accumulation_text(const AccumulationReport& report);
+std::string accumulation_json(const AccumulationReport& report);
 
 std::string toy_model_text(const ToyModelReport& report);
 std::string toy_model_json(const ToyModelReport& report);

@@ -112,5 +112,18 @@ TEST(PrecisionLayerNormPage, JsonHasEveryCell) {
   EXPECT_EQ(page.at("answer_bf16"), layer_norm_answer(report, DType::bf16));
 }
 
+TEST(PrecisionAccumulationPage, HasEveryPolicyAndFits) {
+  AccumulationReport report = accumulation_study({});
+  EXPECT_LE(widest_line(accumulation_text(report)), 100u);
+  const json page = json::parse(accumulation_json(report));
+  EXPECT_EQ(page.at("study"), "accumulation");
+  ASSERT_EQ(page.at("rows").size(), 6u * 4);
+  EXPECT_EQ(page["rows"][19].at("precision"), "bf16");
+  EXPECT_EQ(page["rows"][19].at("grad"), "bf16");
+  EXPECT_EQ(page["rows"][19].at("micro_batches"), 64);
+  report.rows[0].cells[0].error = 0.125;
+  EXPECT_NE(accumulation_text(report).find("1.2e-01"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kiln::cli

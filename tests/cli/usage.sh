@@ -198,6 +198,10 @@ expect 0 0 '^\{' precision layernorm --json --width 33 --rows 2 --seed 1
 expect 0 0 'kiln precision layernorm --width' precision layernorm --help
 expect 2 1 "^kiln: --width is '1'; expected a number from 2 to 16384$" precision layernorm --width 1
 expect 2 1 "^kiln: --rows is '-3'; expected a number from 1 to 64$" precision layernorm --rows=-3
+expect 0 0 '^pure-bf16 +bf16 +bf16 +2 ' precision accumulation
+expect 0 0 '^\{' precision accumulation --json --batch 3
+expect 0 0 'kiln precision accumulation --batch' precision accumulation --help
+expect 2 1 "^kiln: --batch is '0'; expected a number from 1 to 1024$" precision accumulation --batch 0
 expect 2 2 '^kiln: kiln precision needs the name of a study: ' precision
 expect 2 1 "^kiln: unexpected argument 'acumulate'; did you mean 'accumulate'\?$" precision acumulate
 expect 2 1 "^kiln: --count is '0'; expected a number from 1 to 1000000$" precision accumulate --count 0
@@ -295,7 +299,7 @@ expect 1 2 '^kiln: the tokenizer has 257 tokens, the model in .*/nano has 256$' 
 expect 2 2 '^kiln: .*/nano holds no tokenizer$' sample --checkpoint "$work/nano"
 
 if command -v python3 >/dev/null; then
-  for command in doctor ops sizes 'precision accumulate' 'precision toymodel' 'precision layernorm'; do
+  for command in doctor ops sizes 'precision accumulate' 'precision toymodel' 'precision layernorm' 'precision accumulation'; do
     "$kiln" $command --json >"$work/out" 2>"$work/err"
     python3 -m json.tool "$work/out" >/dev/null || fail "kiln $command --json: not one JSON document"
   done

@@ -41,6 +41,7 @@ CommandBody add_convert(CLI::App& app, const CommonOptions& common);
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
 CommandBody add_eval(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
+CommandBody add_precision(CLI::App& app, const CommonOptions& common);
 CommandBody add_sample(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);
 CommandBody add_tokenize(CLI::App& app, const CommonOptions& common);

@@ -183,6 +183,31 @@ expect 2 1 '^kiln: --format and --json are both given' bench flash --format md -
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench flash --device cuda:9999
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench attention --seq 8 --d 8 --device cpu --out /dev/null/x
 
+expect 0 0 '^fp16 \+= fp16 +9\.95312500 +-0\.0469 +0\.0021 +9\.95312500 ' precision accumulate
+expect 0 0 '^bf16 \+= bf16 +256\.0+ ' precision accumulate --value 1 --count 300
+expect 0 0 '^\{' precision accumulate --json --seed 3 --runs 4
+expect 0 0 'kiln precision accumulate --count' precision accumulate --help
+expect 0 0 '^fc1 output +\[32, 10\] +fp32 +fp16 +bf16$' precision toymodel
+expect 0 0 '^norm output +\[7, 10\] +fp32 +fp32 +fp32$' precision toymodel --batch 7 --in 3 --classes 2
+expect 0 0 '^\{' precision toymodel --json
+expect 0 0 'kiln precision toymodel --in' precision toymodel --help
+expect 2 1 "^kiln: --in is '0'; expected a number from 1 to 4096$" precision toymodel --in 0
+expect 2 1 "^kiln: --classes is '1.5'; expected a number from 2 to" precision toymodel --classes 1.5
+expect 0 0 '^is fp32 still needed under bf16\? yes' precision layernorm
+expect 0 0 '^\{' precision layernorm --json --width 33 --rows 2 --seed 1
+expect 0 0 'kiln precision layernorm --width' precision layernorm --help
+expect 2 1 "^kiln: --width is '1'; expected a number from 2 to 16384$" precision layernorm --width 1
+expect 2 1 "^kiln: --rows is '-3'; expected a number from 1 to 64$" precision layernorm --rows=-3
+expect 0 0 '^pure-bf16 +bf16 +bf16 +2 ' precision accumulation
+expect 0 0 '^\{' precision accumulation --json --batch 3
+expect 0 0 'kiln precision accumulation --batch' precision accumulation --help
+expect 2 1 "^kiln: --batch is '0'; expected a number from 1 to 1024$" precision accumulation --batch 0
+expect 2 2 '^kiln: kiln precision needs the name of a study: ' precision
+expect 2 1 "^kiln: unexpected argument 'acumulate'; did you mean 'accumulate'\?$" precision acumulate
+expect 2 1 "^kiln: --count is '0'; expected a number from 1 to 1000000$" precision accumulate --count 0
+expect 2 1 "^kiln: --value is '-1'; expected a number from" precision accumulate --value=-1
+expect 2 1 "^kiln: --runs is 'x'; expected a number from 2 to 64$" precision accumulate --runs x
+
 printf 'one line of text\nand another one\n' >"$work/text"
 : >"$work/empty"
 printf 'a\0b' >"$work/binary"
@@ -274,7 +299,7 @@ expect 1 2 '^kiln: the tokenizer has 257 tokens, the model in .*/nano has 256$' 
 expect 2 2 '^kiln: .*/nano holds no tokenizer$' sample --checkpoint "$work/nano"
 
 if command -v python3 >/dev/null; then
-  for command in doctor ops sizes; do
+  for command in doctor ops sizes 'precision accumulate' 'precision toymodel' 'precision layernorm' 'precision accumulation'; do
     "$kiln" $command --json >"$work/out" 2>"$work/err"
     python3 -m json.tool "$work/out" >/dev/null || fail "kiln $command --json: not one JSON document"
   done

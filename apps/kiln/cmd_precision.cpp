@@ -1,0 +1,130 @@
+// kiln precision: what number formats do to sums, to a small model's tensors and to a norm.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "kiln/cmd.h"
+#include "kiln/parse_number.h"
+#include "kiln/precision_pages.h"
+
+namespace kiln::cli {
+namespace {
+
+using Study = std::function<bool()>;  // runs it if it was asked for, and says whether it was
+
+constexpr const char* kCommonNote =
+    "It also takes --json, --seed, --device and --out, as every command does; it runs on the host.\n\n";
+
+CLI::App* add_study(CLI::App& app, const char* name, const char* summary, const char* example) {
+  CLI::App* study = app.add_subcommand(name, summary);
+  study->fallthrough();  // --json and its like belong to every command
+  study->footer(fmt::format("{}Example:\n  {}", kCommonNote, example));
+  return study;
+}
+
+void print(const std::string& page) { std::fputs(page.c_str(), stdout); }
+
+Study add_accumulate(CLI::App& app, const CommonOptions& common) {
+  struct Texts {
+    std::string count, value, runs;
+  };
+  auto t = std::make_shared<Texts>();
+  CLI::App* study = add_study(app, "accumulate", "One number added many times, in each pair of dtypes",
+                              "kiln precision accumulate --count 1000 --value 0.01 --json");
+  study->add_option("--count", t->count, "How many additions (default 1000)")->type_name("N");
+  study->add_option("--value", t->value, "What is added (default 0.01)")->type_name("X");
+  study->add_option("--runs", t->runs, "Of each row with stochastic rounding (default 32)")->type_name("N");
+  return [t, study, &common] {
+    if (!study->parsed()) return false;
+    AccumulateRequest request;
+    read_number<int64_t>("--count", t->count, 1, 1'000'000, request.count);
+    read_number<double>("--value", t->value, 1e-7, 65504, request.value);
+    read_number<int>("--runs", t->runs, 2, 64, request.runs);
+    request.seed = common.seed;
+    const AccumulateReport report = accumulate_study(request);
+    print(common.json ? accumulate_json(report) : accumulate_text(report));
+    return true;
+  };
+}
+
+Study add_toymodel(CLI::App& app, const CommonOptions& common) {
+  struct Texts {
+    std::string batch, in, classes;
+  };
+  auto t = std::make_shared<Texts>();
+  CLI::App* study = add_study(app, "toymodel", "The dtype of every tensor of a small model under autocast",
+                              "kiln precision toymodel --in 20 --classes 5 --json");
+  study->add_option("--batch", t->batch, "Examples (default 32)")->type_name("N");
+  study->add_option("--in", t->in, "Width of the input (default 20)")->type_name("N");
+  study->add_option("--classes", t->classes, "Width of the logits (default 5)")->type_name("N");
+  return [t, study, &common] {
+    if (!study->parsed()) return false;
+    ToyModelRequest request;
+    read_number<int64_t>("--batch", t->batch, 1, 4096, request.batch);
+    read_number<int64_t>("--in", t->in, 1, 4096, request.in);
+    read_number<int64_t>("--classes", t->classes, 2, 4096, request.classes);
+    request.seed = common.seed;
+    const ToyModelReport report = toy_model_study(request);
+    print(common.json ? toy_model_json(report) : toy_model_text(report));
+    return true;
+  };
+}
+
+Study add_layernorm(CLI::App& app, const CommonOptions& common) {
+  struct Texts {
+    std::string width, rows;
+  };
+  auto t = std::make_shared<Texts>();
+  CLI::App* study =
+      add_study(app, "layernorm", "Which part of LayerNorm breaks in 16 bits, and at what scale",
+                "kiln precision layernorm --width 768 --json");
+  study->add_option("--width", t->width, "Elements of a row (default 768)")->type_name("N");
+  study->add_option("--rows", t->rows, "Rows to take the error over (default 8)")->type_name("N");
+  return [t, study, &common] {
+    if (!study->parsed()) return false;
+    LayerNormRequest request;
+    read_number<int64_t>("--width", t->width, 2, 16384, request.width);
+    read_number<int64_t>("--rows", t->rows, 1, 64, request.rows);
+    request.seed = common.seed;
+    const LayerNormReport report = layer_norm_study(request);
+    print(common.json ? layer_norm_json(report) : layer_norm_text(report));
+    return true;
+  };
+}
+
+Study add_accumulation(CLI::App& app, const CommonOptions& common) {
+  auto batch = std::make_shared<std::string>();
+  CLI::App* study =
+      add_study(app, "accumulation", "What gradient accumulation loses under each precision policy",
+                "kiln precision accumulation --batch 16 --json");
+  study->add_option("--batch", *batch, "Rows of a micro-batch (default 16)")->type_name("N");
+  return [batch, study, &common] {
+    if (!study->parsed()) return false;
+    AccumulationRequest request;
+    read_number<int64_t>("--batch", *batch, 1, 1024, request.batch);
+    request.seed = common.seed;
+    const AccumulationReport report = accumulation_study(request);
+    print(common.json ? accumulation_json(report) : accumulation_text(report));
+    return true;
+  };
+}
+
+}  // namespace
+
+CommandBody add_precision(CLI::App& app, const CommonOptions& common) {
+  app.require_subcommand(0, 1);
+  const std::vector<Study> studies = {add_accumulate(app, common), add_toymodel(app, common),
+                                      add_layernorm(app, common), add_accumulation(app, common)};
+  return [studies] {
+    if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
+      throw Error("kiln precision needs the name of a study: accumulate, toymodel, layernorm or accumulation",
+                  "see `kiln precision --help`", ErrorKind::usage);
+  };
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,27 @@
+// The studies of `kiln precision` for a terminal and as JSON.
+#pragma once
+
+#include <string>
+
+#include "perf/accumulate_study.h"
+#include "perf/accumulation_study.h"
+#include "perf/layer_norm_study.h"
+#include "perf/toy_model_study.h"
+
+namespace kiln::cli {
+
+std::string accumulate_text(const AccumulateReport& report);
+std::string accumulate_json(const AccumulateReport& report);
+
+std::string accumulation_text(const AccumulationReport& report);
+std::string accumulation_json(const AccumulationReport& report);
+
+std::string toy_model_text(const ToyModelReport& report);
+std::string toy_model_json(const ToyModelReport& report);
+
+std::string layer_norm_text(const LayerNormReport& report);
+std::string layer_norm_json(const LayerNormReport& report);
+// "is fp32 still needed under bf16?", answered from the rows.
+std::string layer_norm_answer(const LayerNormReport& report, DType dtype);
+
+}  // namespace kiln::cli

@@ -1,0 +1,129 @@
+// The pages of `kiln precision`: what they say comes from the rows.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "kiln/precision_pages.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::json;
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST(PrecisionAccumulatePage, HasTheRowsFiguresAndFits) {
+  AccumulateReport report = accumulate_study({});
+  const std::string text = accumulate_text(report);
+  for (const char* sum : {"10.0001335", "9.95312500", "10.0021362", "4.00000000", "10.0097656"})
+    EXPECT_NE(text.find(sum), std::string::npos) << sum;
+  EXPECT_NE(text.find("stops at 4\n"), std::string::npos);
+  EXPECT_LE(widest_line(text), 100u);
+  for (AccumulateRequest other : {AccumulateRequest{.count = 100000, .value = 1e-7, .runs = 2},
+                                  AccumulateRequest{.count = 100000, .value = 65504, .runs = 2}})
+    EXPECT_LE(widest_line(accumulate_text(accumulate_study(other))), 100u) << other.value;
+
+  report.rows[4].stalls_at = 2.5;
+  EXPECT_NE(accumulate_text(report).find("stops at 2.5\n"), std::string::npos);
+}
+
+TEST(PrecisionAccumulatePage, JsonHasEveryRow) {
+  const AccumulateReport report = accumulate_study({.seed = 5});
+  const json page = json::parse(accumulate_json(report));
+  EXPECT_EQ(page.at("study"), "accumulate");
+  EXPECT_EQ(page.at("count"), 1000);
+  EXPECT_EQ(page.at("seed"), 5);
+  ASSERT_EQ(page.at("rows").size(), 10u);
+  const json& row = page["rows"][1];
+  EXPECT_EQ(row.at("accumulator"), "fp16");
+  EXPECT_EQ(row.at("added"), "fp16");
+  EXPECT_EQ(row.at("method"), "plain");
+  EXPECT_EQ(row.at("sum"), 9.953125);
+  EXPECT_EQ(row.at("predicted"), 9.953125);
+  EXPECT_EQ(row.at("limit"), "spacing");
+  EXPECT_TRUE(row.at("stalls_at").is_null());
+  EXPECT_EQ(page["rows"][4].at("stalls_at"), 4);
+  EXPECT_GT(page["rows"][9].at("spread").get<double>(), 0);
+}
+
+TEST(PrecisionToyModelPage, NamesWhatDiffersFromThePolicy) {
+  ToyModelReport report = toy_model_study({});
+  std::string text = toy_model_text(report);
+  EXPECT_LE(widest_line(text), 100u);
+  EXPECT_NE(text.find("Every tensor has the dtype"), std::string::npos);
+  EXPECT_EQ(text.find("policy:"), std::string::npos);
+  report.runs[1].tensors.back().dtype = DType::f16;
+  text = toy_model_text(report);
+  EXPECT_NE(text.find("fp16 (policy: fp32)"), std::string::npos);
+  EXPECT_EQ(text.find("Every tensor has the dtype"), std::string::npos);
+  EXPECT_EQ(json::parse(toy_model_json(report)).at("runs").at(1).at("as_predicted"), false);
+}
+
+TEST(PrecisionToyModelPage, JsonHasEveryTensorOfEachPolicy) {
+  const ToyModelReport report = toy_model_study({.in = 3});
+  const json page = json::parse(toy_model_json(report));
+  EXPECT_EQ(page.at("study"), "toymodel");
+  EXPECT_EQ(page.at("in"), 3);
+  ASSERT_EQ(page.at("runs").size(), 3u);
+  for (const json& run : page["runs"]) {
+    EXPECT_EQ(run.at("tensors").size(), report.runs[0].tensors.size());
+    EXPECT_EQ(run.at("as_predicted"), true);
+  }
+  EXPECT_EQ(page["runs"][2].at("precision"), "autocast");
+  EXPECT_EQ(page["runs"][2].at("compute"), "bf16");
+}
+
+TEST(PrecisionLayerNormPage, AnswersFromTheRows) {
+  LayerNormReport report = layer_norm_study({});
+  EXPECT_LE(widest_line(layer_norm_text(report)), 100u);
+  EXPECT_NE(
+      layer_norm_answer(report, DType::f16).find("fp16? yes, for range: variance overflows from scale 10;"),
+      std::string::npos);
+  const std::string bf16 = layer_norm_answer(report, DType::bf16);
+  EXPECT_NE(bf16.find("bf16? yes, for digits, not range: mean alone "), std::string::npos) << bf16;
+  const std::string text = layer_norm_text(report);
+  EXPECT_TRUE(text.ends_with(bf16 + "\n"));
+
+  for (LayerNormRow& row : report.rows)
+    for (LayerNormCell& c : row.cells) c = {.error = 2 * row.floor};
+  EXPECT_NE(layer_norm_answer(report, DType::bf16).find("bf16? no: "), std::string::npos);
+  report.rows.back().cells[2].overflows = 1;
+  EXPECT_NE(layer_norm_answer(report, DType::bf16).find("yes, for range: rsqrt overflows from scale 10000"),
+            std::string::npos);
+}
+
+TEST(PrecisionLayerNormPage, JsonHasEveryCell) {
+  const LayerNormReport report = layer_norm_study({.width = 33, .rows = 2});
+  const json page = json::parse(layer_norm_json(report));
+  EXPECT_EQ(page.at("study"), "layernorm");
+  EXPECT_EQ(page.at("width"), 33);
+  ASSERT_EQ(page.at("rows").size(), 2u * 8 * kNarrowParts);
+  for (const json& row : page["rows"]) {
+    EXPECT_TRUE(row.at("error").is_null() || row["error"].get<double>() >= 0);
+    EXPECT_GT(row.at("roundings").get<int64_t>(), 0);
+  }
+  EXPECT_EQ(page.at("answer_bf16"), layer_norm_answer(report, DType::bf16));
+}
+
+TEST(PrecisionAccumulationPage, HasEveryPolicyAndFits) {
+  AccumulationReport report = accumulation_study({});
+  EXPECT_LE(widest_line(accumulation_text(report)), 100u);
+  const json page = json::parse(accumulation_json(report));
+  EXPECT_EQ(page.at("study"), "accumulation");
+  ASSERT_EQ(page.at("rows").size(), 6u * 4);
+  EXPECT_EQ(page["rows"][19].at("precision"), "bf16");
+  EXPECT_EQ(page["rows"][19].at("grad"), "bf16");
+  EXPECT_EQ(page["rows"][19].at("micro_batches"), 64);
+  report.rows[0].cells[0].error = 0.125;
+  EXPECT_NE(accumulation_text(report).find("1.2e-01"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kiln::cli

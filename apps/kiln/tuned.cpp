@@ -15,11 +15,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kAgain = "run `kiln tune` here, or use --tune off";
 
-// Why a file cannot be gone by: another place, or tiles of another kiln. Empty: it can.
-std::string why_not_usable(const TuneFile& file, const TunePlace& here, const std::string& path) {
-  if (std::string why = why_not_here(file, here, path); !why.empty()) return why;
-  const std::string why = why_no_such_tiles(file.attention);
-  return why.empty() ? why : cat(path, ": ", why);
+// Tiles that only another kiln had go; the rest of a file holds. Returns how many went.
+std::size_t drop_tiles_of_others(TuneFile& file) {
+  return std::erase_if(file.attention,
+                       [](const AttentionChoice& c) { return !why_no_such_tiles({&c, 1}).empty(); });
+}
+
+std::string without_tiles(const std::string& path, std::size_t dropped) {
+  return cat(path, ": tiles for ", dropped, " shapes of attention are not in this kiln");
 }
 
 // "12 matrix products and 3 shapes of attention"
@@ -39,10 +42,15 @@ std::optional<TuneFile> tuning_of_earlier_part(const RunFolder& run, const std::
   if (!kept) return std::nullopt;
   TuneFile file =
       read_tune_file(path, "without it the run goes on with the library's own products, and other last bits");
-  const std::string why = here ? why_not_usable(file, *here, path) : cat(path, " holds for ", file.place.gpu);
-  if (why.empty()) return file;
-  say(cat(why, ": the run goes on without its choices, and its last bits may differ"));
-  return std::nullopt;
+  const std::string why = here ? why_not_here(file, *here, path) : cat(path, " holds for ", file.place.gpu);
+  if (!why.empty()) {
+    say(cat(why, ": the run goes on without its choices, and its last bits may differ"));
+    return std::nullopt;
+  }
+  if (const std::size_t dropped = drop_tiles_of_others(file))
+    say(cat(without_tiles(path, dropped),
+            ": the run goes on with the defaults, and its last bits may differ"));
+  return file;
 }
 
 }  // namespace
@@ -71,10 +79,15 @@ std::optional<TuneFile> find_tuning(const std::string& tune, const std::string& 
                 ErrorKind::usage);
   }
   TuneFile file = read_tune_file(path);
-  if (const std::string why = why_not_usable(file, *here, path); !why.empty()) {
+  if (const std::string why = why_not_here(file, *here, path); !why.empty()) {
     if (!by_itself) throw Error(why, kAgain);
     say(cat(why, ": it is left aside; ", kAgain));
     return std::nullopt;
+  }
+  if (const std::string why = why_no_such_tiles(file.attention); !why.empty()) {
+    if (!by_itself) throw Error(cat(path, ": ", why), kAgain);
+    say(cat(without_tiles(path, drop_tiles_of_others(file)),
+            " and left aside; run `kiln tune attention` again"));
   }
   say(cat("as chosen in ", path, ": ", what_is_chosen(file)));
   return file;
@@ -122,8 +135,7 @@ TuneFile earlier_choices(const std::string& path, const TunePlace& here, const S
     say(cat(why, ": its choices (", what_is_chosen(file), ") are replaced"));
     return none;
   }
-  // Tiles that only another kiln had go; the rest holds.
-  std::erase_if(file.attention, [](const AttentionChoice& c) { return !why_no_such_tiles({&c, 1}).empty(); });
+  drop_tiles_of_others(file);
   return file;
 }
 

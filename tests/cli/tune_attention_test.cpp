@@ -147,9 +147,13 @@ TEST(Tuning, TilesOfAnotherKilnAreLeftByAutoAndRefusedByName) {
 
   file.attention[0].tiles.keys = 80;
   write_tune_file(path, file);
-  EXPECT_FALSE(find_tuning("auto", folder.path(), here, say));
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_NE(lines[1].find("192 x 80"), std::string::npos) << lines[1];
+  const auto rest = find_tuning("auto", folder.path(), here, say);  // the products still hold
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->choices.size(), 1u);
+  EXPECT_TRUE(rest->attention.empty());
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[1].find("tiles for 1 shapes of attention are not in this kiln"), std::string::npos)
+      << lines[1];
   EXPECT_NE(KILN_ERROR_OF(find_tuning(path, "", here, say)).find("192 x 80"), std::string::npos);
   // Who measures anew keeps what still holds.
   const TuneFile kept = earlier_choices(path, here, say);

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "device/device_room.h"
-#include "device/gpu_info.h"
 #include "kiln/bench_attention_check.h"
 #include "kiln/bench_place.h"
 #include "kiln/out_of_memory.h"
@@ -32,9 +31,6 @@ RankOptions common_rank(const AttentionRequest& request) {
   RankOptions o = options_for(request.device, request.threads, request.seed);
   o.memory_cap = request.memory_cap;
   o.attention_choices = request.choices;
-  for (const GpuInfo& gpu : list_gpus()) {  // what is planned for it must be what runs on it
-    if (request.device == Device::cuda(gpu.index)) o.meta_compute_capability = 10 * gpu.major + gpu.minor;
-  }
   return o;
 }
 

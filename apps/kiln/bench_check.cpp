@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "device/gpu_info.h"
+
 namespace kiln::cli {
 
 RankOptions options_for(const Device& device, int threads, uint64_t seed) {
@@ -12,6 +14,10 @@ RankOptions options_for(const Device& device, int threads, uint64_t seed) {
   o.device = device;
   o.threads = threads;
   o.seed = seed;
+  if (device.type != DeviceType::cuda) return o;
+  for (const GpuInfo& gpu : list_gpus()) {  // what is planned for it must be what runs on it
+    if (device == Device::cuda(gpu.index)) o.meta_compute_capability = 10 * gpu.major + gpu.minor;
+  }
   return o;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "device/device_room.h"
-#include "device/gpu_info.h"
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
 #include "kiln/out_of_memory.h"
@@ -25,9 +24,6 @@ double seconds_since(Clock::time_point begin) {
 RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   RankOptions o = options_for(request.device, request.threads, request.seed);
   o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
-  for (const GpuInfo& gpu : list_gpus()) {  // what is planned for it must be what runs on it
-    if (request.device == Device::cuda(gpu.index)) o.meta_compute_capability = 10 * gpu.major + gpu.minor;
-  }
   return o;
 }
 

@@ -27,7 +27,19 @@ CLI::App* add_study(CLI::App& app, const char* name, const char* summary, const 
   return study;
 }
 
-void print(const std::string& page) { std::fputs(page.c_str(), stdout); }
+// read(request) takes the options, run(request) makes the report, which json(report) or text(report) tells.
+template <class Request, class Read, class Run, class Json, class Text>
+Study body_of(CLI::App* study, const CommonOptions& common, Read read, Run run, Json json, Text text) {
+  return [=, &common] {
+    if (!study->parsed()) return false;
+    Request request;
+    read(request);
+    request.seed = common.seed;
+    const auto report = run(request);
+    std::fputs((common.json ? json(report) : text(report)).c_str(), stdout);
+    return true;
+  };
+}
 
 Study add_accumulate(CLI::App& app, const CommonOptions& common) {
   struct Texts {
@@ -39,17 +51,12 @@ Study add_accumulate(CLI::App& app, const CommonOptions& common) {
   study->add_option("--count", t->count, "How many additions (default 1000)")->type_name("N");
   study->add_option("--value", t->value, "What is added (default 0.01)")->type_name("X");
   study->add_option("--runs", t->runs, "Of each row with stochastic rounding (default 32)")->type_name("N");
-  return [t, study, &common] {
-    if (!study->parsed()) return false;
-    AccumulateRequest request;
+  const auto read = [t](AccumulateRequest& request) {
     read_number<int64_t>("--count", t->count, 1, 1'000'000, request.count);
     read_number<double>("--value", t->value, 1e-7, 65504, request.value);
     read_number<int>("--runs", t->runs, 2, 64, request.runs);
-    request.seed = common.seed;
-    const AccumulateReport report = accumulate_study(request);
-    print(common.json ? accumulate_json(report) : accumulate_text(report));
-    return true;
   };
+  return body_of<AccumulateRequest>(study, common, read, accumulate_study, accumulate_json, accumulate_text);
 }
 
 Study add_toymodel(CLI::App& app, const CommonOptions& common) {
@@ -62,17 +69,12 @@ Study add_toymodel(CLI::App& app, const CommonOptions& common) {
   study->add_option("--batch", t->batch, "Examples (default 32)")->type_name("N");
   study->add_option("--in", t->in, "Width of the input (default 20)")->type_name("N");
   study->add_option("--classes", t->classes, "Width of the logits (default 5)")->type_name("N");
-  return [t, study, &common] {
-    if (!study->parsed()) return false;
-    ToyModelRequest request;
+  const auto read = [t](ToyModelRequest& request) {
     read_number<int64_t>("--batch", t->batch, 1, 4096, request.batch);
     read_number<int64_t>("--in", t->in, 1, 4096, request.in);
     read_number<int64_t>("--classes", t->classes, 2, 4096, request.classes);
-    request.seed = common.seed;
-    const ToyModelReport report = toy_model_study(request);
-    print(common.json ? toy_model_json(report) : toy_model_text(report));
-    return true;
   };
+  return body_of<ToyModelRequest>(study, common, read, toy_model_study, toy_model_json, toy_model_text);
 }
 
 Study add_layernorm(CLI::App& app, const CommonOptions& common) {
@@ -85,16 +87,11 @@ Study add_layernorm(CLI::App& app, const CommonOptions& common) {
                 "kiln precision layernorm --width 768 --json");
   study->add_option("--width", t->width, "Elements of a row (default 768)")->type_name("N");
   study->add_option("--rows", t->rows, "Rows to take the error over (default 8)")->type_name("N");
-  return [t, study, &common] {
-    if (!study->parsed()) return false;
-    LayerNormRequest request;
+  const auto read = [t](LayerNormRequest& request) {
     read_number<int64_t>("--width", t->width, 2, 16384, request.width);
     read_number<int64_t>("--rows", t->rows, 1, 64, request.rows);
-    request.seed = common.seed;
-    const LayerNormReport report = layer_norm_study(request);
-    print(common.json ? layer_norm_json(report) : layer_norm_text(report));
-    return true;
   };
+  return body_of<LayerNormRequest>(study, common, read, layer_norm_study, layer_norm_json, layer_norm_text);
 }
 
 Study add_accumulation(CLI::App& app, const CommonOptions& common) {
@@ -103,15 +100,11 @@ Study add_accumulation(CLI::App& app, const CommonOptions& common) {
       add_study(app, "accumulation", "What gradient accumulation loses under each precision policy",
                 "kiln precision accumulation --batch 16 --json");
   study->add_option("--batch", *batch, "Rows of a micro-batch (default 16)")->type_name("N");
-  return [batch, study, &common] {
-    if (!study->parsed()) return false;
-    AccumulationRequest request;
+  const auto read = [batch](AccumulationRequest& request) {
     read_number<int64_t>("--batch", *batch, 1, 1024, request.batch);
-    request.seed = common.seed;
-    const AccumulationReport report = accumulation_study(request);
-    print(common.json ? accumulation_json(report) : accumulation_text(report));
-    return true;
   };
+  return body_of<AccumulationRequest>(study, common, read, accumulation_study, accumulation_json,
+                                      accumulation_text);
 }
 
 }  // namespace

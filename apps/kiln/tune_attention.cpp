@@ -5,7 +5,6 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
-#include "device/gpu_info.h"
 #include "kiln/bench_check.h"
 #include "kiln/tuned.h"
 
@@ -16,9 +15,6 @@ constexpr double kLeastGain = 1.02;  // as for matrix products: less is the cloc
 
 RankOptions rank_for(const TuneAttentionRequest& r) {
   RankOptions o = options_for(r.device, 0, r.seed);
-  for (const GpuInfo& gpu : list_gpus()) {  // what is planned for it must be what runs on it
-    if (r.device == Device::cuda(gpu.index)) o.meta_compute_capability = 10 * gpu.major + gpu.minor;
-  }
   if (r.variant != "auto") o.variants.set(AttentionOp::kName, r.variant);
   return o;
 }

@@ -34,6 +34,19 @@ def with_gradients(run, tensors, dout):
     return [o.detach(), *torch.autograd.grad(o, tensors, dout.to(o.dtype))]
 
 
+def captured_graph(step):
+    """The graph of a step that has run once before, and the results that replays write."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    return graph, captured
+
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class AttentionOnCpu(unittest.TestCase):
     device = "cpu"
@@ -244,14 +257,7 @@ class AttentionOnGpu(AttentionOnCpu):
             o = self.run_or_skip(q, k, v)
             return (o, *torch.autograd.grad(o, (q, k, v), dout))
 
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = step()
+        graph, captured = captured_graph(step)
         with torch.no_grad():
             for t in (q, k, v):
                 t.copy_(torch.randn_like(t))
@@ -322,14 +328,7 @@ class AttentionOnGpu(AttentionOnCpu):
             o = kiln.attention_varlen(*t, *on_gpu, 140, 300)
             return (o, *torch.autograd.grad(o, t, dout))
 
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = step()
+        graph, captured = captured_graph(step)
         for values, c in zip(([0, 70, 70, 71, 80, 140], [0, 1, 100, 190, 280, 300]), on_gpu):
             c.copy_(torch.tensor(values, dtype=torch.int32))
         graph.replay()

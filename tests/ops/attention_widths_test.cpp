@@ -97,6 +97,17 @@ TEST_P(CudaAttentionWidths, AgreeWithNaiveOverManyTiles) {
   if (D == 64) expect_all_variants({1, 2200, 2200, 2, 1, D}, only);
 }
 
+// So few blocks and so many keys that flash's forward takes the keys in parts.
+TEST_P(CudaAttentionWidths, AgreeWithNaiveInPartsOfTheKeys) {
+  const int64_t D = GetParam();
+  const std::string_view only = "flash";
+  expect_all_variants({1, 700, 700, 1, 1, D}, only);
+  expect_all_variants({1, 130, 1100, 2, 1, D, true, 24}, only);
+  expect_all_variants({1, 1100, 600, 1, 1, D}, only);  // queries that see nothing
+  expect_all_variants({2, 1, 2100, 2, 1, D}, only);
+  expect_all_variants({1, 70, 1030, 1, 1, D, false, 5}, only);
+}
+
 // So many heads that variants take the larger of their blocks.
 TEST_P(CudaAttentionWidths, AgreeWithNaiveInLargeBlocks) {
   const int64_t D = GetParam();

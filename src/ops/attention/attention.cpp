@@ -6,7 +6,7 @@
 #include "base/build_info.h"
 #include "device/gpu_code.h"
 #include "ops/attention/cuda_hopper_workspace.h"
-#include "ops/attention/flash_table.h"
+#include "ops/attention/flash_split.h"
 #include "ops/attention/gpu_shared_memory.h"
 #include "ops/attention/tiled_table.h"
 #include "ops/check.h"
@@ -103,8 +103,8 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
   return static_cast<std::size_t>(p.B * p.H * p.Tq * p.Tk) * size_of(stat_dtype(p.dtype));
 }
 
-// CUDA flash: one float per query, the inner product of the output and its gradient.
-std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
+// CUDA, backward: one float per query, the inner product of the output and its gradient.
+std::size_t cuda_delta_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return 0;
   return static_cast<std::size_t>(p.batches() * p.H * p.query_rows()) * sizeof(float);
 }
@@ -114,6 +114,12 @@ std::string too_many_rows(const AttentionProblem& p) {
   constexpr int64_t kMostRows = INT32_MAX - 1023;
   const int64_t rows = std::max({p.Tq, p.Tk, p.query_rows(), p.key_rows()});
   return rows <= kMostRows ? std::string() : cat("takes up to ", kMostRows, " rows; these are ", rows);
+}
+
+// CUDA flash: forward, what the parts of the keys leave for the kernel that joins them. Backward as those
+// below.
+std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
+  return pass == Pass::forward ? flash::SplitWorkspace(p).bytes() : cuda_delta_workspace(p, pass);
 }
 
 // Of rows whose blocks know one length.
@@ -186,10 +192,10 @@ std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits&
   return cuda_tiled_unsupported(p, traits, 128, tiled::rung_bytes(p.D <= 64 ? 64 : 128));
 }
 
-// As flash, and fp32 sums of dq for the atomics to add to.
+// As others, and fp32 sums of dq for the atomics to add to.
 std::size_t cuda_tiled_atomic_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return 0;
-  return cuda_flash_workspace(p, pass) + static_cast<std::size_t>(p.B * p.Tq * p.H * p.D) * sizeof(float);
+  return cuda_delta_workspace(p, pass) + static_cast<std::size_t>(p.B * p.Tq * p.H * p.D) * sizeof(float);
 }
 
 std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
@@ -228,21 +234,21 @@ const Variant<AttentionOp> kRows[] = {
     {"flash_hopper_atomic", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward),
      KILN_CUDA_FN(attention_cuda_hopper_atomic_backward)},
-    {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_flash_workspace,
+    {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_fp32_forward),
      KILN_CUDA_FN(attention_cuda_flash_fp32_backward)},
     // Below the true one, as linear's: its inputs lose 13 of 24 bits, which only a person may decide.
-    {"flash_tf32", DeviceType::cuda, cuda_flash_tf32_unsupported, kFlashSaves, cuda_flash_workspace,
+    {"flash_tf32", DeviceType::cuda, cuda_flash_tf32_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_tf32_forward),
      KILN_CUDA_FN(attention_cuda_flash_tf32_backward)},
     // The ladder below flash, for study: see cuda_tiled.cu.
-    {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_async_forward), KILN_CUDA_FN(attention_cuda_tiled_async_backward)},
-    {"tiled_split", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled_split", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_split_forward), KILN_CUDA_FN(attention_cuda_tiled_split_backward)},
-    {"tiled_skip", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled_skip", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_skip_forward), KILN_CUDA_FN(attention_cuda_tiled_skip_backward)},
-    {"tiled", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_forward), KILN_CUDA_FN(attention_cuda_tiled_backward)},
     {"tiled_atomic", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_tiled_atomic_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_tiled_async_forward),

@@ -5,7 +5,7 @@
 
 namespace kiln {
 
-using NarrowHeads = flash::Widths<64, 80, 96, 128>;
+using NarrowHeads = flash::Widths<32, 64, 80, 96, 128>;
 
 void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f) {
   f.p.D <= 128 ? flash::forward<flash::Ampere, NarrowHeads>(ctx, f)

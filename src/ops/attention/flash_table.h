@@ -21,8 +21,8 @@ struct FlashTiles {
 };
 
 constexpr FlashTiles kFlashTiles[] = {
-    {64, 128, 64, false}, {80, 128, 64, false}, {96, 128, 64, false}, {128, 128, 64, false},
-    {160, 64, 64, true},  {192, 64, 64, true},  {256, 64, 64, true},
+    {32, 128, 64, false},  {64, 128, 64, false}, {80, 128, 64, false}, {96, 128, 64, false},
+    {128, 128, 64, false}, {160, 64, 64, true},  {192, 64, 64, true},  {256, 64, 64, true},
 };
 constexpr int kWidestHead = 256;
 

@@ -116,10 +116,12 @@ std::string too_many_rows(const AttentionProblem& p) {
   return rows <= kMostRows ? std::string() : cat("takes up to ", kMostRows, " rows; these are ", rows);
 }
 
-// CUDA flash: forward, what the parts of the keys leave for the kernel that joins them. Backward as those
-// below.
+// CUDA flash: forward, what the parts of the keys leave for the kernel that joins them; backward, in one
+// kernel where it fits.
 std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
-  return pass == Pass::forward ? flash::SplitWorkspace(p).bytes() : cuda_delta_workspace(p, pass);
+  if (pass == Pass::forward) return flash::SplitWorkspace(p).bytes();
+  const flash::FlashTiles t = flash::flash_tiles(p.D);
+  return t.key_strips > 0 ? HopperWorkspace(p, t.width, flash::kTile).total : cuda_delta_workspace(p, pass);
 }
 
 // Of rows whose blocks know one length.
@@ -206,8 +208,11 @@ std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTrait
   return cuda_flash_unsupported(p, traits);
 }
 
+// Backward also as flash's, to which it gives what the copy engine does not take; forward flash then does
+// without parts.
 std::size_t cuda_hopper_workspace(const AttentionProblem& p, Pass pass) {
-  return pass == Pass::forward ? 0 : HopperWorkspace(p).total;
+  if (pass == Pass::forward) return 0;
+  return std::max(HopperWorkspace(p).total, cuda_flash_workspace(p, pass));
 }
 
 const Variant<AttentionOp> kRows[] = {

@@ -1,7 +1,7 @@
 // flash by mma.sync: every GPU since Ampere. Heads up to 128 wide; wider ones are in cuda_flash_wide.cu.
 #include "ops/attention/cuda_flash_ampere.cuh"
-#include "ops/attention/cuda_flash_backward.cuh"
 #include "ops/attention/cuda_flash_forward.cuh"
+#include "ops/attention/cuda_flash_fused_backward.cuh"
 
 namespace kiln {
 
@@ -12,8 +12,7 @@ void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f) {
                : attention_cuda_flash_wide_forward(ctx, f);
 }
 void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b) {
-  b.p.D <= 128 ? flash::backward<flash::Ampere, NarrowHeads>(ctx, b)
-               : attention_cuda_flash_wide_backward(ctx, b);
+  b.p.D <= 128 ? flash::fused_backward<NarrowHeads>(ctx, b) : attention_cuda_flash_wide_backward(ctx, b);
 }
 
 }  // namespace kiln

@@ -176,7 +176,8 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   const SplitWorkspace split(p);
   KeyParts parts;
   // Of another variant, which gave its work to this one and has no memory for parts: one.
-  if (split.parts > 1 && f.workspace.defined()) {
+  if (split.parts > 1 && f.workspace.defined() &&
+      f.workspace.numel() >= static_cast<int64_t>(split.bytes())) {
     auto* memory = reinterpret_cast<float*>(f.workspace.raw());
     parts = {static_cast<int>(split.parts), split.rows, memory, memory + split.lse};
   }

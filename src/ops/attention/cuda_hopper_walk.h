@@ -1,6 +1,6 @@
-// Which keys a block of flash_hopper's backward has, which queries it meets and in what order; and with it
-// the order in which shares of dq are added up. The order is fixed, so dq always has the same bits; and it is
-// the order in which the blocks come by, one step apart, so nobody waits long.
+// Which keys a block of flash_hopper's (or flash's) backward has, which queries it meets and in what order;
+// and with it the order in which shares of dq are added up. The order is fixed, so dq always has the same
+// bits; and it is the order in which the blocks come by, one step apart, so nobody waits long.
 //
 //   paired   a causal mask: the first keys are seen by all queries, the last by few. Block a of a head has
 //            the a-th lot of keys, then the a-th from the end, so all make the same number of steps. It takes

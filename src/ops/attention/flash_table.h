@@ -15,14 +15,15 @@ struct FlashTiles {
   int width;        // channels that fit; narrower heads are padded with zeros
   int queries;      // of a block in the forward pass
   int few_queries;  // where blocks of that many would be too few to fill the GPU
-  // dk and dv of wide heads are more sums than a warp has registers: each is made by a kernel of its own, at
-  // the price of making the scores a second time (five products for four).
-  bool two_key_passes;
+  // Strips of 16 keys that each of backward's four warps has, with all gradients made by one kernel. 0: dk
+  // and dv of wide heads are more sums than a warp has registers, and each gradient is made by a kernel of
+  // its own, at the price of making the scores three times (eight products for five).
+  int key_strips;
 };
 
 constexpr FlashTiles kFlashTiles[] = {
-    {32, 128, 64, false},  {64, 128, 64, false}, {80, 128, 64, false}, {96, 128, 64, false},
-    {128, 128, 64, false}, {160, 64, 64, true},  {192, 64, 64, true},  {256, 64, 64, true},
+    {32, 128, 64, 2},  {64, 128, 64, 2}, {80, 128, 64, 1}, {96, 128, 64, 1},
+    {128, 128, 64, 1}, {160, 64, 64, 0}, {192, 64, 64, 0}, {256, 64, 64, 0},
 };
 constexpr int kWidestHead = 256;
 
@@ -51,8 +52,17 @@ constexpr std::size_t flash_forward_bytes(const FlashTiles& t) {
          static_cast<std::size_t>(t.queries / 16 * 16 * (kTile + 2) * 2);
 }
 
+// In one kernel: keys and values stay, two times two tiles of queries come and go; a tile of dS, lse and
+// delta of two tiles, and what a block knows of its sequence.
+constexpr std::size_t flash_fused_backward_bytes(const FlashTiles& t) {
+  const int keys = kTile * t.key_strips;
+  return flash_rows_bytes(t, 2 * keys + 4 * kTile) +
+         static_cast<std::size_t>(keys * (kTile + 8) * 2 + 4 * kTile * 4 + 128);
+}
+
 // Two tiles stay, two times two come and go; weights, lse and delta of two tiles, and a block's sequence.
 constexpr std::size_t flash_backward_bytes(const FlashTiles& t) {
+  if (t.key_strips > 0) return flash_fused_backward_bytes(t);
   return flash_rows_bytes(t, 6 * kTile) +
          static_cast<std::size_t>(kTile * (kTile + 2) * 2 + 4 * kTile * 4 + 32);
 }

@@ -24,12 +24,12 @@ namespace kiln::flash {
 using hopper::Lots;
 using hopper::Sizes;
 
-template <class T_, int kD_>
+template <class T_, int kD_, int kStrips_>
 struct FusedShape {
   using T = T_;
-  static constexpr int kD = kD_, kStrips = flash_tiles(kD).key_strips, kThreads = 128;
+  static constexpr int kD = kD_, kStrips = kStrips_, kThreads = 128;
   static constexpr int kKeys = 64 * kStrips, kOwn = 16 * kStrips;  // of the block, of a warp
-  static constexpr int kBlocks = kD <= 32 ? 3 : 2;                 // of a multiprocessor
+  static constexpr int kBlocks = kD * kStrips <= 64 ? 3 : 2;       // of a multiprocessor
   static constexpr int kAtOnce = 32;  // queries of a tile whose scores a warp has in registers
   using Lot = hopper::KeyLot<kKeys, kTile>;
   using Walk = hopper::QueryWalk<Lot>;
@@ -45,6 +45,9 @@ struct FusedMemory {
   alignas(16) float delta[2][kTile];
   int number;  // the block's
   Sizes z;     // of its sequence; here and not in registers, which are full
+  // Thread 0's: where a turn is to be given on, and how many shares there are then.
+  int* turn_given;
+  int shares;
 };
 
 template <class T>
@@ -140,6 +143,16 @@ __device__ inline int shares_at(const int* flag) {
   return value;
 }
 
+// Thread 0 gives a turn on once the shares are in memory. At once, the wait for that would be long; a while
+// later it is short, and whoever is next is a step behind anyway.
+template <class Shape>
+__device__ void give_turn_on(FusedMemory<Shape>& m) {
+  if (threadIdx.x != 0 || m.turn_given == nullptr) return;
+  __threadfence();
+  asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(m.turn_given), "r"(m.shares) : "memory");
+  m.turn_given = nullptr;
+}
+
 __device__ inline void add_share(float4* to, const TileSums& x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.at[0]),
@@ -178,6 +191,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int own = warp * Shape::kOwn;
   if (threadIdx.x == 0) {
+    m.turn_given = nullptr;
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
     m.z = a.z;
     if (a.p.varied) {
@@ -218,6 +232,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       if (t == 0) keys_finite = all_finite(m.k);
 #pragma unroll 1
       for (int first = 0; first < kTile; first += Shape::kAtOnce) {
+        if (first > 0) give_turn_on(m);  // of the step before
         TileSums p[kM][kN] = {}, ds[kM][kN] = {};
         Ampere::multiply_rows<kM>(p, m.k, own, q, first);
         Ampere::multiply_rows<kM>(ds, m.v, own, dout, first);
@@ -304,11 +319,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
           add_share(to + n * Shape::kThreads, dq[n]);
       }
       __syncthreads();  // all shares are added; and before this stage is overwritten
-      if (threadIdx.x == 0) {
-        __threadfence();
-        asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(mine.turn + 1) : "memory");
-      }
+      if (threadIdx.x == 0) m.turn_given = flag, m.shares = mine.turn + 1;
     }
+    give_turn_on(m);
     wait_for_copies<0>();
     __syncthreads();
 #pragma unroll
@@ -371,7 +384,7 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
   const Stream stream = cuda_stream(ctx);  // makes the rank's GPU current
   const AttentionProblem& p = b.p;
   const std::size_t shared_bytes = sizeof(FusedMemory<Shape>);
-  static_assert(sizeof(FusedMemory<Shape>) <= flash_fused_backward_bytes(flash_tiles(Shape::kD)));
+  static_assert(sizeof(FusedMemory<Shape>) <= flash_fused_backward_bytes(Shape::kD, Shape::kStrips));
   const HopperWorkspace w(p, Shape::kD, kTile);
   std::byte* memory = b.workspace.raw();
   auto* lse2 = reinterpret_cast<float*>(memory + w.lse2);
@@ -424,7 +437,13 @@ void fused_backward(RankContext& ctx, const AttentionBackward& b) {
   if (b.p.B == 0) return;
   with_tensor_core_type(b.p.dtype, [&](auto zero) {
     with_tile_width(Of{}, b.p.D, [&](auto width) {
-      run_backward<FusedShape<decltype(zero), decltype(width)::value>>(ctx, b);
+      using T = decltype(zero);
+      constexpr int kD = decltype(width)::value, kStrips = flash_tiles(kD).key_strips;
+      if constexpr (kStrips == 2) {
+        if (flash_few_keys(kStrips, b.p.B * b.p.Hkv, b.p.Tk))
+          return run_backward<FusedShape<T, kD, 1>>(ctx, b);
+      }
+      run_backward<FusedShape<T, kD, kStrips>>(ctx, b);
     });
   });
 }

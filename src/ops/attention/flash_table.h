@@ -33,6 +33,12 @@ constexpr int flash_default_queries(const FlashTiles& t, long heads, long querie
   return heads * ((queries + t.queries - 1) / t.queries) < 4 * 132 ? t.few_queries : t.queries;
 }
 
+// Whether backward's blocks of two strips a warp would leave multiprocessors idle. One key/value head's keys.
+constexpr bool flash_few_keys(int strips, long kv_heads, long keys) {
+  const long lot = long{kTile} * strips;
+  return kv_heads * ((keys + lot - 1) / lot) < 132;
+}
+
 // For heads of width D, at most kWidestHead.
 constexpr FlashTiles flash_tiles(long D) {
   for (const FlashTiles& t : kFlashTiles) {
@@ -54,15 +60,15 @@ constexpr std::size_t flash_forward_bytes(const FlashTiles& t) {
 
 // In one kernel: keys and values stay, two times two tiles of queries come and go; a tile of dS, lse and
 // delta of two tiles, and what a block knows of its sequence.
-constexpr std::size_t flash_fused_backward_bytes(const FlashTiles& t) {
-  const int keys = kTile * t.key_strips;
-  return flash_rows_bytes(t, 2 * keys + 4 * kTile) +
+constexpr std::size_t flash_fused_backward_bytes(int width, int key_strips) {
+  const int keys = kTile * key_strips;
+  return flash_rows_bytes({width, 0, 0, 0}, 2 * keys + 4 * kTile) +
          static_cast<std::size_t>(keys * (kTile + 8) * 2 + 4 * kTile * 4 + 128);
 }
 
 // Two tiles stay, two times two come and go; weights, lse and delta of two tiles, and a block's sequence.
 constexpr std::size_t flash_backward_bytes(const FlashTiles& t) {
-  if (t.key_strips > 0) return flash_fused_backward_bytes(t);
+  if (t.key_strips > 0) return flash_fused_backward_bytes(t.width, t.key_strips);
   return flash_rows_bytes(t, 6 * kTile) +
          static_cast<std::size_t>(kTile * (kTile + 2) * 2 + 4 * kTile * 4 + 32);
 }

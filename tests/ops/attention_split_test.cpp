@@ -49,6 +49,25 @@ TEST(AttentionSplit, LeavesEachPartTwoTilesAndAsksForTheMemoryOfAll) {
   }
 }
 
+// flash_hopper gives to flash what the copy engine does not take, and with it its own workspace.
+TEST(AttentionSplit, FlashHoppersWorkspaceIsEnoughForFlashsBackward) {
+  const auto bytes = [](std::string_view variant, const AttentionProblem& p) {
+    for (const auto& row : AttentionOp::rows()) {
+      if (row.device == DeviceType::cuda && row.name == variant) return row.workspace(p, Pass::backward);
+    }
+    return std::size_t{0};
+  };
+  for (int64_t D : {8, 32, 64, 80, 96, 128}) {
+    for (int64_t T : {1, 63, 65, 129, 1000}) {
+      AttentionProblem p = problem(T, T, 3, D);
+      EXPECT_GE(bytes("flash_hopper", p), bytes("flash", p)) << T << " x " << D;
+      p.varied = true;
+      p.B = 7, p.all_queries = p.all_keys = 3 * T;
+      EXPECT_GE(bytes("flash_hopper", p), bytes("flash", p)) << T << " x " << D << " varied";
+    }
+  }
+}
+
 constexpr int64_t kWidth = 32;
 
 class CudaAttentionSplit : public testing::Test {

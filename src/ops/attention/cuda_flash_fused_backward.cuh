@@ -432,19 +432,20 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
   }
 }
 
+template <class T, int kD>
+void run_backward(RankContext& ctx, const AttentionBackward& b) {
+  constexpr int kStrips = flash_tiles(kD).key_strips;
+  if (kStrips > 1 && flash_few_keys(kStrips, b.p.B * b.p.Hkv, b.p.Tk))
+    return run_backward<FusedShape<T, kD, 1>>(ctx, b);
+  run_backward<FusedShape<T, kD, kStrips>>(ctx, b);
+}
+
 template <class Of>
 void fused_backward(RankContext& ctx, const AttentionBackward& b) {
   if (b.p.B == 0) return;
   with_tensor_core_type(b.p.dtype, [&](auto zero) {
-    with_tile_width(Of{}, b.p.D, [&](auto width) {
-      using T = decltype(zero);
-      constexpr int kD = decltype(width)::value, kStrips = flash_tiles(kD).key_strips;
-      if constexpr (kStrips == 2) {
-        if (flash_few_keys(kStrips, b.p.B * b.p.Hkv, b.p.Tk))
-          return run_backward<FusedShape<T, kD, 1>>(ctx, b);
-      }
-      run_backward<FusedShape<T, kD, kStrips>>(ctx, b);
-    });
+    with_tile_width(Of{}, b.p.D,
+                    [&](auto width) { run_backward<decltype(zero), decltype(width)::value>(ctx, b); });
   });
 }
 

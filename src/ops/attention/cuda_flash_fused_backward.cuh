@@ -181,6 +181,7 @@ __device__ void load_queries(FusedMemory<Shape>& m, int stage, const FusedArgume
   }
 }
 
+// With two strips a warp, a few words that the walk needs once a step are spilled (4 to 24 bytes).
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     flash_backward_kernel(const __grid_constant__ FusedArguments<typename Shape::T> a) {

@@ -68,8 +68,8 @@ struct ForwardRows {
   KeyParts parts;
 };
 
-// Heads up to 32 in blocks of 64 queries spill 16 bytes, outside the products: without, a thread would have
-// 184 registers and a multiprocessor 4 blocks, not 6.
+// Heads up to 32 in blocks of 64 queries spill 16 bytes in bf16: without, a thread would have 184 registers
+// and a multiprocessor room for 4 blocks, not 6. Which is faster has not been measured.
 template <class Engine, class T, int kD, int kQueries>
 __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, kD > 128 ? 1 : 0)
     flash_forward_kernel(AttentionProblem p, ForwardRows<T> rows) {

@@ -9,9 +9,9 @@
 // left operand for dv and dk; for dq, dS goes through shared memory. Every block has a share of every dq it
 // meets. They are added in fp32 in the order of cuda_hopper_walk.h, each at its turn, and so always to the
 // same bits; flags in memory say how many shares a tile has. The wait for a turn, and for the sums to be in
-// memory before it is given on, is hidden by the other block of the multiprocessor. A last kernel rounds dq.
-// Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair. Shares of dq add
-// 4 D bytes for each query and lot of keys, in the L2 cache.
+// memory before it is given on, is left to the other blocks of the multiprocessor to hide. A last kernel
+// rounds dq. Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair. Shares of
+// dq add 4 D bytes for each query and lot of keys, in the L2 cache.
 #pragma once
 
 #include "device/cuda/cuda_check.h"
@@ -37,7 +37,7 @@ __device__ void load_queries(FusedMemory<Shape>& m, int stage, const FusedArgume
   }
 }
 
-// With two strips a warp, a few words that the walk needs once a step are spilled (4 to 24 bytes).
+// With two strips a warp, 4 to 24 bytes are spilled; what that costs has not been measured.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     flash_backward_kernel(const __grid_constant__ FusedArguments<typename Shape::T> a) {

@@ -130,8 +130,8 @@ __device__ inline int shares_at(const int* flag) {
   return value;
 }
 
-// Thread 0 gives a turn on once the shares are in memory. At once, the wait for that would be long; a while
-// later it is short, and whoever is next is a step behind anyway.
+// Thread 0 gives a turn on once the shares are in memory. It is called half a step after they were sent, so
+// that they have had time to arrive; whoever is next is a step behind anyway.
 template <class Shape>
 __device__ void give_turn_on(FusedMemory<Shape>& m) {
   if (threadIdx.x != 0 || m.turn_given == nullptr) return;

@@ -21,10 +21,10 @@ constexpr int64_t flash_blocks_at_once(FlashTiles t) {
   return std::clamp<int64_t>(fit, 1, 8);
 }
 
-// At least 8 tiles of keys: joining costs about as much as two. No part has less than four, or two where
-// multiprocessors would be idle otherwise. Under a causal mask twice as many as fit at once: with the longest
-// first, the second ones are as short as the first ones are long. At most kMostParts, since they are joined
-// one after the other.
+// From 8 tiles of keys on, since joining them is a launch more; an estimate, as are the other bounds. No part
+// has less than four, or two where multiprocessors would be idle otherwise. Under a causal mask twice as many
+// as fit at once: with the longest first, the second ones are as short as the first ones are long. At most
+// kMostParts, since they are joined one after the other.
 constexpr int64_t kMostParts = 128;
 
 inline int64_t key_parts(const AttentionProblem& p) {

@@ -121,7 +121,7 @@ std::string too_many_rows(const AttentionProblem& p) {
 std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return flash::SplitWorkspace(p).bytes();
   const flash::FlashTiles t = flash::flash_tiles(p.D);
-  return t.key_strips > 0 ? HopperWorkspace(p, t.width, flash::kTile).total : cuda_delta_workspace(p, pass);
+  return t.fused() ? HopperWorkspace(p, t.width, flash::kTile).total : cuda_delta_workspace(p, pass);
 }
 
 // Of rows whose blocks know one length.

@@ -24,10 +24,11 @@ struct Ampere {
   using Tile = PaddedTile<T, kD, kRows>;
 
   // Strips of a warp in the forward pass. With two, each word of the other operand is read once for both;
-  // with one, reading shared memory takes longer than the products. Two of wide heads would not fit in
-  // registers.
-  template <int kD>
-  static constexpr int kStrips = kD <= 64 ? 2 : 1;
+  // with one, reading shared memory takes longer than the products: heads of 128 went from 0.65x of
+  // FlashAttention-2 to 0.9x. Two of wider heads would not fit in registers; and where 64 queries are a block
+  // because there are few, two warps a block are not enough to hide anything (0.72x for 0.93x).
+  template <int kD, int kQueries>
+  static constexpr int kStrips = kD <= 64 || (kD <= 128 && kQueries > 64) ? 2 : 1;
 
   __device__ static void show() {}  // tiles are visible after a barrier
   template <class... Sums>

@@ -14,7 +14,7 @@ namespace kiln::flash {
 
 template <class Engine, class T, int kD, int kQueries>
 struct ForwardMemory {
-  static constexpr int kWarps = kQueries / 16 / Engine::template kStrips<kD>;
+  static constexpr int kWarps = kQueries / 16 / Engine::template kStrips<kD, kQueries>;
   typename Engine::template Tile<T, kD, kQueries> q;  // o on the way out
   typename Engine::template Tile<T, kD> k[2], v[2];
   WeightScratch<T> scratch[kWarps];
@@ -71,10 +71,10 @@ struct ForwardRows {
 // Heads up to 32 in blocks of 64 queries spill 16 bytes in bf16: without, a thread would have 184 registers
 // and a multiprocessor room for 4 blocks, not 6. Which is faster has not been measured.
 template <class Engine, class T, int kD, int kQueries>
-__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, kD > 128 ? 1 : 0)
+__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD, kQueries>, kD > 128 ? 1 : 0)
     flash_forward_kernel(AttentionProblem p, ForwardRows<T> rows) {
   using Memory = ForwardMemory<Engine, T, kD, kQueries>;
-  constexpr int kM = Engine::template kStrips<kD>, kThreads = 32 * Memory::kWarps;
+  constexpr int kM = Engine::template kStrips<kD, kQueries>, kThreads = 32 * Memory::kWarps;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& m = *reinterpret_cast<Memory*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
@@ -195,8 +195,8 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
          Grid(blocks_for(p.Tq, kQueries) * p.B * p.H * parts.count), 32 * Memory::kWarps, sizeof(Memory),
          stream, p, rows);
   if (parts.count > 1) {
-    launch(flash_join_kernel<T, kD>, Grid(blocks_for(parts.rows * (kD / 8), 128)), 128, 0, stream, p, parts,
-           rows.o, rows.lse);
+    launch(Start::early, flash_join_kernel<T, kD>, Grid(blocks_for(parts.rows * (kD / 8), 128)), 128, 0,
+           stream, p, parts, rows.o, rows.lse);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "ops/attention/cuda_flash_fused_parts.cuh"
 #include "ops/attention/cuda_hopper_delta.cuh"
 #include "ops/attention/cuda_hopper_workspace.h"
+#include "ops/cuda_device/early.cuh"
 
 namespace kiln::flash {
 
@@ -37,22 +38,25 @@ __device__ void load_queries(FusedMemory<Shape>& m, int stage, const FusedArgume
   }
 }
 
-// With two strips a warp, 4 to 24 bytes are spilled; what that costs has not been measured.
+// With two strips a warp that shares its keys with none, 4 to 24 bytes are spilled.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     flash_backward_kernel(const __grid_constant__ FusedArguments<typename Shape::T> a) {
   using T = typename Shape::T;
   constexpr int kD = Shape::kD, kM = Shape::kStrips, kN = Shape::kAtOnce / 8, kKeys = Shape::kKeys;
+  constexpr int kSums = Shape::kChannels / 8, kShare = Shape::kShare;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& m = *reinterpret_cast<FusedMemory<Shape>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
-  const int own = warp * Shape::kOwn;
+  const int own = warp % 4 * Shape::kOwn;  // the warp's first key in the block; its queries of dq are 16
+  const int share = warp / 4, channel = share * Shape::kChannels, own_queries = warp % 4 * 16;
+  wait_for_kernel_before();  // which makes delta, and sets counters to zero
   if (threadIdx.x == 0) {
     m.turn_given = nullptr;
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
     m.z = a.z;
     if (a.p.varied) {
-      m.z.enter_lot(a.p, a.sequences, kKeys, kTile, a.lots.lots - 1 - m.number % a.lots.per_head);
+      m.z.enter_lot(a.p, a.sequences, kKeys, kTile, m.number % a.lots.per_head);
     }
   }
   __syncthreads();
@@ -70,7 +74,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     if (steps > 0) load_queries(m, 0, a, at.b, walk);
     close_copies();
 
-    TileSums dk[kM][kD / 8], dv[kM][kD / 8];
+    TileSums dk[kM][kSums], dv[kM][kSums];
     bool keys_finite = true;
     for (int t = 0; t < steps; ++t, walk.next(at)) {
       if (t + 1 < steps) {
@@ -88,8 +92,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       const bool careful = masked && !(all_finite(q) & all_finite(dout));
       if (t == 0) keys_finite = all_finite(m.k);
 #pragma unroll 1
-      for (int first = 0; first < kTile; first += Shape::kAtOnce) {
-        if (first > 0) give_turn_on(m);  // of the step before
+      for (int i = 0; i < kTile / kShare; i += Shape::kAtOnce) {
+        const int first = share * (kTile / kShare) + i;
+        if (i > 0) give_turn_on(m);  // of the step before
         TileSums p[kM][kN] = {}, ds[kM][kN] = {};
         Ampere::multiply_rows<kM>(p, m.k, own, q, first);
         Ampere::multiply_rows<kM>(ds, m.v, own, dout, first);
@@ -121,43 +126,48 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
             }
           }
         }
-        if (careful) write_strips(m.ds, own, first, p);  // which has the memory until dS comes
-        const auto multiply_carefully = [&](TileSums(&out)[kM][kD / 8], const PaddedTile<T, kD>& x) {
-          __syncwarp();
-#pragma unroll
-          for (int strip = 0; strip < kM; ++strip) {
-            const int row = own + 16 * strip;
-            multiply_seen<Shape::kAtOnce>(
-                out[strip], x, first,
-                [&](int key, int query) { return static_cast<float>(*m.ds.at(row + key, first + query)); },
-                [&](int key, int query) { return seen(first + query, row + key); });
+        if constexpr (kShare == 2) {
+          write_strips(m.p, own, first, p);
+          write_strips(m.ds, own, first, ds);
+        } else {
+          if (careful) {
+            write_strips(m.ds, own, first, p);  // which has the memory until dS comes
+            multiply_carefully<Shape::kAtOnce>(dv, m.ds, dout, seen, own, first, channel);
+          } else {
+            Ampere::multiply_columns<T, kM, kD>(dv, p, dout, first);
           }
-          __syncwarp();
-        };
-        if (careful)
-          multiply_carefully(dv, dout);
-        else
-          Ampere::multiply_columns<T, kM, kD>(dv, p, dout, first);
-        write_strips(m.ds, own, first, ds);
-        if (careful)
-          multiply_carefully(dk, q);
-        else
-          Ampere::multiply_columns<T, kM, kD>(dk, ds, q, first);
+          write_strips(m.ds, own, first, ds);
+          if (careful)
+            multiply_carefully<Shape::kAtOnce>(dk, m.ds, q, seen, own, first, channel);
+          else
+            Ampere::multiply_columns<T, kM, kD>(dk, ds, q, first);
+        }
+      }
+      if constexpr (kShare == 2) {
+        give_turn_on(m);
+        __syncthreads();  // P and dS are there
+        if (careful) {
+          multiply_carefully<kTile>(dv, m.p, dout, seen, own, 0, channel);
+          multiply_carefully<kTile>(dk, m.ds, q, seen, own, 0, channel);
+        } else {
+          multiply_stored(dv, m.p, own, dout, channel);
+          multiply_stored(dk, m.ds, own, q, channel);
+        }
       }
       if (a.dq.base == nullptr) {
         __syncthreads();  // before this stage is overwritten
         continue;
       }
 
-      __syncthreads();  // dS is there
-      TileSums dq[kD / 8];
+      if constexpr (kShare == 1) __syncthreads();  // dS is there
+      TileSums dq[1][kSums];
       if (masked && !keys_finite) {
         multiply_seen<kKeys>(
-            dq, m.k, 0,
-            [&](int query, int key) { return static_cast<float>(*m.ds.at(key, warp * 16 + query)); },
-            [&](int query, int key) { return seen(warp * 16 + query, key); });
+            dq[0], m.k, 0, channel,
+            [&](int query, int key) { return static_cast<float>(*m.ds.at(key, own_queries + query)); },
+            [&](int query, int key) { return seen(own_queries + query, key); });
       } else {
-        multiply_transposed(dq, m.ds, warp * 16, m.k);
+        multiply_transposed(dq, m.ds, own_queries, m.k, channel);
       }
       const hopper::Turn mine = at.turn(z, a.lots, walk.tile);
       const int64_t number = a.tile_number(z, at.b, walk.h, walk.tile);
@@ -168,12 +178,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       __syncwarp();
       float4* to = a.dq_sums + (mine.late ? a.late_sums : 0) + number * (kTile * kD / 4) + threadIdx.x;
 #pragma unroll
-      for (int n = 0; n < kD / 8; ++n) {
-        if (n * 8 >= z.D) break;
+      for (int n = 0; n < kSums; ++n) {
+        if (channel + n * 8 >= z.D) break;
+        const TileSums& x = dq[0][n];
         if (mine.turn == 0)
-          to[n * Shape::kThreads] = {dq[n].at[0], dq[n].at[1], dq[n].at[2], dq[n].at[3]};
+          to[n * Shape::kThreads] = {x.at[0], x.at[1], x.at[2], x.at[3]};
         else
-          add_share(to + n * Shape::kThreads, dq[n]);
+          add_share(to + n * Shape::kThreads, x);
       }
       __syncthreads();  // all shares are added; and before this stage is overwritten
       if (threadIdx.x == 0) m.turn_given = flag, m.shares = mine.turn + 1;
@@ -185,9 +196,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     for (int strip = 0; strip < kM; ++strip) {
       const int row = own + 16 * strip, key = z.first_key + j0 + row;
       if (a.dk.base != nullptr)
-        store_strip(a.dk, at.b, at.hkv, z.D, key, end_key, dk[strip], z.scale, z.scale, m.k, row);
+        store_strip(a.dk, at.b, at.hkv, z.D, key, end_key, dk[strip], z.scale, z.scale, m.k, row, channel);
       if (a.dv.base != nullptr)
-        store_strip(a.dv, at.b, at.hkv, z.D, key, end_key, dv[strip], 1.0f, 1.0f, m.v, row);
+        store_strip(a.dv, at.b, at.hkv, z.D, key, end_key, dv[strip], 1.0f, 1.0f, m.v, row, channel);
     }
     __syncthreads();  // before the next lot's keys come
   }
@@ -197,26 +208,28 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads)
     flash_write_dq_kernel(const __grid_constant__ FusedArguments<typename Shape::T> a) {
-  constexpr int kD = Shape::kD;
+  constexpr int kD = Shape::kD, kSums = Shape::kChannels / 8;
   __shared__ __align__(16) PaddedTile<typename Shape::T, kD> way_out;
+  wait_for_kernel_before();
   const int64_t number = blockIdx.x;
   const int place = static_cast<int>(number % a.lots.tiles), head = static_cast<int>(number / a.lots.tiles);
   Sizes z = a.z;
   if (a.p.varied) z.enter_tile(a.p, a.sequences, Shape::kKeys, kTile, place);
   const int tile = place - z.first_tile, warp = static_cast<int>(threadIdx.x) / 32;
+  const int channel = warp / 4 * Shape::kChannels, row = warp % 4 * 16;
   if (tile < 0 || tile * kTile >= z.Tq) return;  // nobody's place
   const hopper::Shares shares = Shape::Lot::shares(z, a.lots, tile);
   const float4* sums = a.dq_sums + number * (kTile * kD / 4) + threadIdx.x;
-  TileSums dq[kD / 8];
+  TileSums dq[kSums];
 #pragma unroll
-  for (int n = 0; n < kD / 8; ++n) {
-    if (n * 8 >= z.D) break;
+  for (int n = 0; n < kSums; ++n) {
+    if (channel + n * 8 >= z.D) break;
     const float4 early = shares.early > 0 ? sums[n * Shape::kThreads] : float4{};  // else nobody sees any key
     const float4 late = shares.late > 0 ? sums[a.late_sums + n * Shape::kThreads] : float4{};
     dq[n] = {early.x + late.x, early.y + late.y, early.z + late.z, early.w + late.w};
   }
-  store_strip(a.dq, head / z.H, head % z.H, z.D, z.first_query + tile * kTile + warp * 16,
-              z.first_query + z.Tq, dq, z.scale, z.scale, way_out, warp * 16);
+  store_strip(a.dq, head / z.H, head % z.H, z.D, z.first_query + tile * kTile + row, z.first_query + z.Tq, dq,
+              z.scale, z.scale, way_out, row, channel);
 }
 
 // Blocks that the GPU has at once, for orders in which they wait for each other. None, where ranks may share
@@ -235,13 +248,22 @@ int blocks_at_once(RankContext& ctx, const AttentionProblem& p, std::size_t shar
   return p.causal && p.B * p.Hkv * blocks_for(p.Tk, Shape::kKeys) <= fit ? 0 : static_cast<int>(fit);
 }
 
+// Whether the rank's GPU lets a block have so much shared memory.
+inline bool fits_here(RankContext& ctx, std::size_t shared_bytes) {
+  cuda_stream(ctx);  // makes the rank's GPU current
+  int device = 0, most = 0;
+  KILN_CUDA_CHECK(cudaGetDevice(&device));
+  KILN_CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return shared_bytes <= static_cast<std::size_t>(most);
+}
+
 template <class Shape>
 void run_backward(RankContext& ctx, const AttentionBackward& b) {
   using T = typename Shape::T;
   const Stream stream = cuda_stream(ctx);  // makes the rank's GPU current
   const AttentionProblem& p = b.p;
   const std::size_t shared_bytes = sizeof(FusedMemory<Shape>);
-  static_assert(sizeof(FusedMemory<Shape>) <= flash_fused_backward_bytes(Shape::kD, Shape::kStrips));
+  static_assert(sizeof(FusedMemory<Shape>) <= flash_fused_backward_bytes(Shape::kD, Shape::kBlock));
   const HopperWorkspace w(p, Shape::kD, kTile);
   std::byte* memory = b.workspace.raw();
   auto* lse2 = reinterpret_cast<float*>(memory + w.lse2);
@@ -283,18 +305,21 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
                             numbered ? counters : nullptr,
                             b.sequences};
   if (p.Tk > 0)
-    launch(flash_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, shared_bytes, stream, a);
+    launch(Start::early, flash_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, shared_bytes,
+           stream, a);
   if (b.dq.wanted()) {
-    launch(flash_write_dq_kernel<Shape>, Grid(p.batches() * p.H * w.tiles), Shape::kThreads, 0, stream, a);
+    launch(Start::early, flash_write_dq_kernel<Shape>, Grid(p.batches() * p.H * w.tiles), Shape::kThreads, 0,
+           stream, a);
   }
 }
 
 template <class T, int kD>
 void run_backward(RankContext& ctx, const AttentionBackward& b) {
-  constexpr int kStrips = flash_tiles(kD).key_strips;
-  if (kStrips > 1 && flash_few_keys(kStrips, b.p.B * b.p.Hkv, b.p.Tk))
-    return run_backward<FusedShape<T, kD, 1>>(ctx, b);
-  run_backward<FusedShape<T, kD, kStrips>>(ctx, b);
+  constexpr FlashKeys kKeys = flash_tiles(kD).keys;
+  using Shape = FusedShape<T, kD, kKeys>;
+  if (flash_few_keys(kKeys, b.p.B * b.p.Hkv, b.p.Tk) || !fits_here(ctx, sizeof(FusedMemory<Shape>)))
+    return run_backward<FusedShape<T, kD, kFewKeys>>(ctx, b);
+  run_backward<Shape>(ctx, b);
 }
 
 template <class Of>

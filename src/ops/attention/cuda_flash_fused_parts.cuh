@@ -11,19 +11,34 @@ namespace kiln::flash {
 using hopper::Lots;
 using hopper::Sizes;
 
-template <class T_, int kD_, int kStrips_>
+// kShare: warps that have the same keys. Alone, a warp makes all scores of its keys, and P^T and dS^T go from
+// the registers they were made in to dv and dk. Of two, each makes the scores of half the queries, then all
+// of dv and dk for half the channels: P goes through shared memory as dS does, which takes 18 KiB more, and
+// in turn each word read serves twice the products.
+template <class T_, int kD_, FlashKeys kBlock_>
 struct FusedShape {
   using T = T_;
-  static constexpr int kD = kD_, kStrips = kStrips_, kThreads = 128;
-  static constexpr int kKeys = 64 * kStrips, kOwn = 16 * kStrips;  // of the block, of a warp
-  static constexpr int kBlocks = kD * kStrips <= 64 ? 3 : 2;       // of a multiprocessor
+  static constexpr FlashKeys kBlock = kBlock_;
+  static constexpr int kD = kD_, kStrips = kBlock.strips, kShare = kBlock.share, kThreads = 128 * kShare;
+  static constexpr int kKeys = 64 * kStrips, kOwn = 16 * kStrips;               // of the block, of a warp
+  static constexpr int kChannels = kD / kShare;                                 // of a warp's sums
+  static constexpr int kBlocks = kShare == 2 ? 1 : kD * kStrips <= 64 ? 3 : 2;  // of a multiprocessor
   static constexpr int kAtOnce = 32;  // queries of a tile whose scores a warp has in registers
+  static_assert(kTile / kShare % kAtOnce == 0 && kChannels % 8 == 0);
   using Lot = hopper::KeyLot<kKeys, kTile>;
   using Walk = hopper::QueryWalk<Lot>;
 };
 
+// P, where warps share keys.
+template <class Shape, int kShare = Shape::kShare>
+struct StoredP {
+  PaddedTile<typename Shape::T, kTile, Shape::kKeys> p;  // rows are keys
+};
 template <class Shape>
-struct FusedMemory {
+struct StoredP<Shape, 1> {};
+
+template <class Shape>
+struct FusedMemory : StoredP<Shape> {
   using T = typename Shape::T;
   PaddedTile<T, Shape::kD, Shape::kKeys> k, v;  // dk and dv on their way out
   PaddedTile<T, Shape::kD> q[2], dout[2];
@@ -68,10 +83,11 @@ struct SeenPairs {
   }
 };
 
-// out += W X over kCount rows of x from `first` on, leaving out every pair that is not seen: a masked value
-// must not reach the sum even as 0 * NaN. Slow, and for tiles with something that is not a number.
-template <int kCount, class Tile, class Weight, class Seen>
-__device__ void multiply_seen(TileSums (&out)[Tile::kWidth / 8], const Tile& x, int first, Weight weight,
+// out += W X over kCount rows of x from `first` on, and its channels from `channel` on, leaving out every
+// pair that is not seen: a masked value must not reach the sum even as 0 * NaN. Slow, and for tiles with
+// something that is not a number.
+template <int kCount, int kN, class Tile, class Weight, class Seen>
+__device__ void multiply_seen(TileSums (&out)[kN], const Tile& x, int first, int channel, Weight weight,
                               Seen seen) {
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll 1
@@ -79,13 +95,29 @@ __device__ void multiply_seen(TileSums (&out)[Tile::kWidth / 8], const Tile& x, 
     const float low = weight(g, r), high = weight(g + 8, r);
     const bool low_seen = seen(g, r), high_seen = seen(g + 8, r);
 #pragma unroll
-    for (int n = 0; n < Tile::kWidth / 8; ++n) {
-      const auto* two = x.at(first + r, n * 8 + 2 * q);
+    for (int n = 0; n < kN; ++n) {
+      const auto* two = x.at(first + r, channel + n * 8 + 2 * q);
       const float x0 = static_cast<float>(two[0]), x1 = static_cast<float>(two[1]);
       if (low_seen) out[n].at[0] += low * x0, out[n].at[1] += low * x1;
       if (high_seen) out[n].at[2] += high * x0, out[n].at[3] += high * x1;
     }
   }
+}
+
+// The same with weights of the warp's keys that are in shared memory, those from query `first` on.
+template <int kCount, int kM, int kN, class Weights, class Tile>
+__device__ void multiply_carefully(TileSums (&out)[kM][kN], const Weights& weights, const Tile& x,
+                                   const SeenPairs& seen, int key, int first, int channel) {
+  __syncwarp();
+#pragma unroll
+  for (int strip = 0; strip < kM; ++strip) {
+    const int row = key + 16 * strip;
+    multiply_seen<kCount>(
+        out[strip], x, first, channel,
+        [&](int k, int query) { return static_cast<float>(*weights.at(row + k, first + query)); },
+        [&](int k, int query) { return seen(first + query, row + k); });
+  }
+  __syncwarp();
 }
 
 // A warp's [16 kM, 8 kN] sums to the tile, from this row and column on, rounded.
@@ -105,22 +137,50 @@ __device__ void write_strips(Tile& tile, int row, int column, const TileSums (&s
   }
 }
 
+// sums[.][n] += A X for X's 16 rows from `row` on, and its channels from `channel` on, 8 at a time.
+template <class T, int kM, int kN, int kD, int kRows>
+__device__ void multiply_add_columns(TileSums (&sums)[kM][kN], const TileA (&a)[kM],
+                                     const PaddedTile<T, kD, kRows>& x, int row, int channel) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int n = 0; n < kN; n += 2) {
+    uint32_t w[4];
+    const T* from = x.at(row + lane % 16, channel + n * 8 + lane / 16 * 8);
+    if (n + 1 < kN)
+      load_tiles_transposed(w, from);
+    else
+      load_two_transposed(w[0], w[1], from);
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      multiply_add<T>(sums[m][n], a[m], {{w[0], w[1]}});
+      if (n + 1 < kN) multiply_add<T>(sums[m][n + 1], a[m], {{w[2], w[3]}});
+    }
+  }
+}
+
+// A step's share of dv or dk: the weights of the warp's keys, as they are stored, times rows of x.
+template <class T, int kM, int kN, int kD, int kKeys>
+__device__ void multiply_stored(TileSums (&sums)[kM][kN], const PaddedTile<T, kTile, kKeys>& weights, int key,
+                                const PaddedTile<T, kD>& x, int channel) {
+#pragma unroll
+  for (int k = 0; k < kTile; k += 16) {
+    TileA a[kM];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) a[m] = Ampere::load_a(weights, key + 16 * m, k);
+    multiply_add_columns(sums, a, x, k, channel);
+  }
+}
+
 // Sixteen queries of a step's dq: dS^T, transposed as it is read, times the lot's keys.
-template <class T, int kD, int kKeys>
-__device__ void multiply_transposed(TileSums (&dq)[kD / 8], const PaddedTile<T, kTile, kKeys>& ds, int query,
-                                    const PaddedTile<T, kD, kKeys>& keys) {
+template <class T, int kN, int kD, int kKeys>
+__device__ void multiply_transposed(TileSums (&dq)[1][kN], const PaddedTile<T, kTile, kKeys>& ds, int query,
+                                    const PaddedTile<T, kD, kKeys>& keys, int channel) {
   const int lane = threadIdx.x % 32;
 #pragma unroll 4
   for (int k = 0; k < kKeys; k += 16) {
-    TileA a;
-    load_tiles_transposed(a.word, ds.at(k + lane / 16 * 8 + lane % 8, query + lane / 8 % 2 * 8));
-#pragma unroll
-    for (int n = 0; n < kD / 8; n += 2) {
-      uint32_t w[4];
-      load_tiles_transposed(w, keys.at(k + lane % 16, n * 8 + lane / 16 * 8));
-      multiply_add<T>(dq[n], a, {{w[0], w[1]}});
-      multiply_add<T>(dq[n + 1], a, {{w[2], w[3]}});
-    }
+    TileA a[1];
+    load_tiles_transposed(a[0].word, ds.at(k + lane / 16 * 8 + lane % 8, query + lane / 8 % 2 * 8));
+    multiply_add_columns(dq, a, keys, k, channel);
   }
 }
 

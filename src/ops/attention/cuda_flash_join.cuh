@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ops/attention/cuda_flash_tiles.cuh"
+#include "ops/cuda_device/early.cuh"
 
 namespace kiln::flash {
 
@@ -20,6 +21,7 @@ struct KeyParts {
 template <class T, int kD>
 __global__ void __launch_bounds__(128)
     flash_join_kernel(AttentionProblem p, KeyParts parts, HeadRows<T> o, float* lse) {
+  wait_for_kernel_before();
   constexpr int kPacks = kD / 8;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * 128 + threadIdx.x, row = thread / kPacks;
   const int D = static_cast<int>(p.D), c = static_cast<int>(thread % kPacks) * 8;

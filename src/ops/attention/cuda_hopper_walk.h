@@ -8,10 +8,12 @@
 //            The second lot's it takes from the end back: lot j + 1 meets a tile a step after lot j. The two
 //            orders run at the same time, so each has its own sums.
 //   cyclic   no mask: lot j begins so many tiles before the end that each meets a tile after its neighbour.
-//   single   everything else: one lot a block, numbered as blocks start, the last keys first; nobody waits
-//            for a block that has not begun. Also for sequences whose lengths vary: their lots have the
-//            places of sequences.h, those of the last sequence first, and a block whose place is nobody's has
-//            no lot.
+//   single   everything else: one lot a block, numbered as blocks start; nobody waits for a block that has
+//            not begun. The first keys come first, since under a mask they have the most queries, and all
+//            walk from the last query back, so that lot j + 1 meets a tile a step after lot j. (From the
+//            diagonal on, with the last and shortest lots first, one head of 65,536 ended with most of the
+//            GPU idle.) Also for sequences whose lengths vary: their lots have the places of sequences.h,
+//            and a block whose place is nobody's has no lot.
 //
 // In the first two, blocks of a head wait for each other, so they must all be in the GPU at once: as many
 // heads as fit are worked on together, then the next. When a block is done with a head it writes out some
@@ -125,7 +127,7 @@ struct KeyLot {
     int head = block / l.per_head;
     j = block % l.per_head;
     if (l.order == Lots::Order::single) {
-      j = l.lots - 1 - j - z.first_lot;
+      j -= z.first_lot;
       exists = s == 0 && j >= 0 && j * kKeys < z.Tk;
     } else if (l.order == Lots::Order::cyclic) {
       head += s * l.heads_at_once;
@@ -140,8 +142,9 @@ struct KeyLot {
     const int first_seen = z.causal && j * kKeys > z.ahead ? j * kKeys - z.ahead : 0;
     from = first_seen / kQueries;
     to = first_seen < z.Tq ? (z.Tq + kQueries - 1) / kQueries : from;
-    start = late ? to - 1 : from;
-    step = late ? -1 : 1;
+    const bool back = late || l.order == Lots::Order::single;
+    start = back ? to - 1 : from;
+    step = back ? -1 : 1;
     if (l.order == Lots::Order::cyclic) start = (l.tiles - j * l.tiles / l.lots) % l.tiles;
     if (late && j < l.early) to = from, late_twin = true;
   }
@@ -158,10 +161,10 @@ struct KeyLot {
       const int first = ((l.tiles - tile) * l.lots + l.tiles - 1) / l.tiles % l.lots;
       return {false, (j - first + l.lots) % l.lots};
     }
-    const int last = last_lot(z, tile);
+    if (l.order == Lots::Order::single) return {false, j};
     if (late) return {true, j - l.early};
-    const int first = l.order == Lots::Order::paired && last >= l.early ? l.early - 1 : last;
-    return {false, first - j};
+    const int last = last_lot(z, tile);
+    return {false, (last >= l.early ? l.early - 1 : last) - j};
   }
   KILN_HD static Shares shares(const Sizes& z, const Lots& l, int tile) {
     const int all = last_lot(z, tile) + 1;

@@ -1,7 +1,7 @@
 // flash by mma.sync: every GPU since Ampere. Heads up to 128 wide; wider ones are in cuda_flash_wide.cu.
 #include "ops/attention/cuda_flash_ampere.cuh"
 #include "ops/attention/cuda_flash_forward.cuh"
-#include "ops/attention/cuda_flash_fused_backward.cuh"
+#include "ops/attention/cuda_flash_fused_launch.cuh"
 
 namespace kiln {
 

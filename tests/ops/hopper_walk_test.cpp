@@ -128,7 +128,7 @@ void expect_complete(const AttentionProblem& p, int at_once) {
   const Played played = play<kQueries>(p, at_once);
   ASSERT_FALSE(played.stuck);
   const int tiles = static_cast<int>((p.Tq + kQueries - 1) / kQueries);
-  const bool by_blocks = Lots(p, kKeys, kQueries, at_once).order != Lots::Order::single;
+  const bool by_blocks = Lots(p, kKeys, kQueries, at_once).finish();
   for (int b = 0; b < p.B; ++b) {
     for (int h = 0; h < p.H; ++h) {
       for (int t = 0; t < tiles; ++t) {
@@ -148,7 +148,7 @@ void expect_complete(const AttentionProblem& p, int at_once) {
 }
 
 TEST(HopperWalk, EveryTileIsMetOnceAndWrittenOnce) {
-  for (const int64_t T : {1, 127, 128, 129, 300, 512, 700, 1024, 1100}) {
+  for (const int64_t T : {1, 127, 128, 129, 300, 512, 700, 1024, 1100, 2900}) {
     for (const bool causal : {true, false}) {
       for (const int at_once : {1, 3, 4, 7, 132}) {
         expect_complete<128>(problem(2, T, T, 3, 3, causal), at_once);
@@ -179,13 +179,12 @@ TEST(HopperWalk, BlocksComeByOneAfterTheOther) {
   }
 }
 
-// A head with more lots than blocks: what a multiprocessor has to do on average is nearly all there is.
-TEST(HopperWalk, LongestLotsComeFirst) {
+// A head with far more lots than blocks: what a multiprocessor has to do on average is nearly all there is.
+TEST(HopperWalk, LotsAreDealtOutEvenly) {
   const AttentionProblem p = problem(1, 65536, 65536, 1, 1, true);
-  ASSERT_EQ(Lots(p, kKeys, 128, 132).order, Lots::Order::single);
   const Played played = play<128>(p, 132);
   ASSERT_FALSE(played.stuck);
-  EXPECT_LE(played.rounds, 1.1 * 512 * 513 / 2 / 132);
+  EXPECT_LE(played.rounds, 1.02 * 512 * 513 / 2 / 132);
 }
 
 // Sequences whose lengths vary, by blocks in the order of their tickets, each of which is done before the

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   for (int s = 0;; ++s) {
     const typename Shape::Lot at(z, a.lots, m.number, s);
     if (!at.exists) return;
-    if (at.late_twin) continue;
+    if (at.none) continue;
     const float scale_log2 = a.z.scale_log2;
     const int j0 = at.j * kKeys, end_key = z.first_key + z.Tk, steps = at.steps(z);
     load_tile<Shape::kThreads>(m.k, a.k, at.b, at.hkv, z.D, z.first_key + j0, end_key);

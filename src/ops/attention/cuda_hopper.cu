@@ -102,7 +102,7 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
   // Ranks may share a GPU; then nobody may wait for a block that has not begun.
   const int at_once = ctx.world() > 1 ? 0 : multiprocessors();
   const Lots lots(p, Shape::kKeys, Shape::kQueries, at_once);
-  const bool finishes = b.dq.wanted() && !atomic && lots.order != Lots::Order::single;
+  const bool finishes = b.dq.wanted() && !atomic && lots.finish();
   const BackwardArguments<T> a{p,
                                Sizes(p),
                                lots,

@@ -245,7 +245,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   }
 
   const typename Shape::Lot at = m.lot(z, a.lots, s);
-  if (!at.late_twin) {
+  if (!at.none) {
     meet(1, 256);  // k, v and ds have been read by all, and can take dk and dv on their way out
     write_key_gradients(a, m, at, s, own, dk, dv);
     show_to_products();  // and then by the copy engine

@@ -223,11 +223,12 @@ __global__ void __launch_bounds__(128)
   if (a.p.varied) z.enter_tile(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
   const int tile = place - z.first_tile;
   if (tile < 0 || tile * Shape::kQueries >= z.Tq) return;  // nobody's place
-  const int all = Shape::Lot::last_lot(z, tile) + 1;
+  Shares shares = Shape::Lot::shares(z, a.lots, tile);
+  if (a.atomic) shares = {shares.early + shares.late, 0};
   const int group = static_cast<int>(blockIdx.x % 2);
   with_half<Shape>(group, [&](auto count) {
     const TilePlace at(z, a.lots, head / z.H, head % z.H, tile);
-    const FinishedHalf<Shape, decltype(count)::value> half(a, at, group, {all, 0});
+    const FinishedHalf<Shape, decltype(count)::value> half(a, at, group, shares);
     if (!half.write(a, z)) half.write_carefully(a, z);
   });
 #endif

@@ -41,13 +41,15 @@ Played play(const AttentionProblem& p, int at_once) {
     QueryWalk<Lot> walk;
   };
   // What a block is done with when it leaves a head: true once all shares are there.
-  const auto writes = [&](Played& played, const Lot& at, int s) {
-    if (!at.finishes_head(l, s)) return true;
+  const auto writes = [&](Played& played, const Lot& at) {
+    if (!at.finishes_head(l)) return true;
     bool complete = true;
     for (int h = at.hkv * z.group; h < (at.hkv + 1) * z.group; ++h) {
       at.for_finished_tiles(z, l, [&](int tile) {
         const std::tuple<int, int, int> key{at.b, h, tile};
-        const Shares shares = Lot::shares(z, l, tile);
+        const Shares shares = Lot::finished_shares(z, l, tile), general = Lot::shares(z, l, tile);
+        EXPECT_EQ(shares.early, general.early);
+        EXPECT_EQ(shares.late, general.late);
         complete = complete && static_cast<int>(played.early[key].size()) == shares.early &&
                    static_cast<int>(played.late[key].size()) == shares.late;
       });
@@ -76,7 +78,7 @@ Played play(const AttentionProblem& p, int at_once) {
       Lot at(z, l, block.number, block.s);
       bool waits = false;
       while (at.exists && block.n == at.steps(z)) {  // on to the next lot
-        waits = !writes(played, at, block.s);
+        waits = !writes(played, at);
         if (waits) break;
         at = Lot(z, l, block.number, ++block.s);
         block.n = 0;

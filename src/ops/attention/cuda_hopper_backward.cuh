@@ -255,7 +255,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     m.k_free[s % 2].arrive();
     if (Shape::kValues == 2) m.v_free[v_place].arrive();
   }
-  if (a.finishes && at.finishes_head(a.lots, s) && !finish_head<Shape>(a, at, group) && lane == 0)
+  if (a.finishes && at.finishes_head(a.lots) && !finish_head<Shape>(a, at, group) && lane == 0)
     m.note(m.careful_queries, own / 16, s);
   return step;
 }

@@ -178,7 +178,7 @@ __device__ void for_finished_halves(const BackwardArguments<typename Shape::T>& 
                                     const typename Shape::Lot& at, F f) {
   for (int h = at.hkv * a.z.group; h < (at.hkv + 1) * a.z.group; ++h) {
     at.for_finished_tiles(a.z, a.lots, [&](int tile) {
-      f(TilePlace(a.z, a.lots, at.b, h, tile), Shape::Lot::shares(a.z, a.lots, tile));
+      f(TilePlace(a.z, a.lots, at.b, h, tile), Shape::Lot::finished_shares(a.z, a.lots, tile));
     });
   }
 }

@@ -84,6 +84,7 @@ struct Lots {
   int per_head;       // blocks
   int heads_at_once;  // with single all
   int deals;          // lots that a block gets of a head
+  float one_deal;     // 1 / deals: a division of integers costs a short kernel 2 %
 
   Lots(const AttentionProblem& p, int keys, int queries, int at_once) {
     lots = static_cast<int>(p.varied ? tile_places(p.all_keys, p.B, keys) : (p.Tk + keys - 1) / keys);
@@ -109,7 +110,8 @@ struct Lots {
     order = how;
     per_head = blocks;
     heads_at_once = heads_that_fit > heads ? heads : heads_that_fit;
-    deals = blocks == 0 ? 0 : (lots + blocks - 1) / blocks;
+    deals = blocks == 0 ? 1 : (lots + blocks - 1) / blocks;
+    one_deal = 1.0f / static_cast<float>(deals);
   }
 };
 
@@ -129,6 +131,7 @@ struct KeyLot {
   bool exists = true;
   bool none = false;  // the head has no lot left in this deal: nothing to do
   int hkv, b, j;
+  int deal = 0;
   int start, step;  // the tile it begins with, and how it goes on
   int from, to;     // tiles that see it
   bool late = false;
@@ -140,8 +143,9 @@ struct KeyLot {
       j -= z.first_lot;
       exists = s == 0 && j >= 0 && j * kKeys < z.Tk;
     } else {
-      head += s / l.deals * l.heads_at_once;
-      const int deal = s % l.deals;
+      const int round = static_cast<int>((static_cast<float>(s) + 0.5f) * l.one_deal);  // s / deals
+      head += round * l.heads_at_once;
+      deal = s - round * l.deals;
       late = deal % 2 == 1;
       j = deal * l.per_head + (late ? l.per_head - 1 - j : j);
       none = j >= l.lots;
@@ -170,8 +174,8 @@ struct KeyLot {
       const int first = ((l.tiles - tile) * l.lots + l.tiles - 1) / l.tiles % l.lots;
       return {false, (j - first + l.lots) % l.lots};
     }
-    const int deal = j / l.per_head, before = deal / 2 * l.per_head;  // those of earlier deals
-    if (late) return {true, before + j % l.per_head};
+    const int before = deal / 2 * l.per_head;  // those of earlier deals
+    if (late) return {true, before + j - deal * l.per_head};
     const int last = last_lot(z, tile), end = (deal + 1) * l.per_head - 1;
     return {false, before + (last < end ? last : end) - j};
   }
@@ -183,8 +187,15 @@ struct KeyLot {
     return {all - late, late};
   }
 
+  // The same where blocks write dq out.
+  KILN_HD static Shares finished_shares(const Sizes& z, const Lots& l, int tile) {
+    const int all = last_lot(z, tile) + 1;
+    if (l.order == Lots::Order::cyclic || all <= l.per_head) return {all, 0};
+    return {l.per_head, all - l.per_head};
+  }
+
   // Whether the block is done with the head and writes out some of its tiles, and f(tile) of those.
-  KILN_HD bool finishes_head(const Lots& l, int s) const { return l.finish() && s % l.deals == l.deals - 1; }
+  KILN_HD bool finishes_head(const Lots& l) const { return l.finish() && deal == l.deals - 1; }
   template <class F>
   KILN_HD void for_finished_tiles(const Sizes& z, const Lots& l, F f) const {
     if (l.order == Lots::Order::cyclic) {  // those it met last

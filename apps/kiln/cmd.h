@@ -40,6 +40,7 @@ CommandBody add_bench(CLI::App& app, const CommonOptions& common);
 CommandBody add_convert(CLI::App& app, const CommonOptions& common);
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
 CommandBody add_eval(CLI::App& app, const CommonOptions& common);
+CommandBody add_memory(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
 CommandBody add_precision(CLI::App& app, const CommonOptions& common);
 CommandBody add_residuals(CLI::App& app, const CommonOptions& common);

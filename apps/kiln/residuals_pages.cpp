@@ -20,10 +20,10 @@ std::string mib(T bytes) {
 // Tensors at least half as large as the largest input: the ones that matter.
 int64_t full_size(const ResidualLedger& ledger, std::size_t input) {
   return std::count_if(ledger.saved.begin(), ledger.saved.end(),
-                       [&](const SavedTensor& s) { return 2 * s.bytes >= std::max<std::size_t>(input, 1); });
+                       [&](const KeptTensor& s) { return 2 * s.bytes >= std::max<std::size_t>(input, 1); });
 }
 
-std::string written_by(const SavedTensor& s) {
+std::string written_by(const KeptTensor& s) {
   return s.input ? fmt::format("{} (input)", s.producer) : s.producer;
 }
 
@@ -35,7 +35,7 @@ std::string place_of(const std::string& scope) {
 
 std::string ledger_table(const ResidualLedger& ledger, bool places) {
   TextTable table = {{"op", "tensor", "written by", "dtype", "shape", "MiB", "not yet kept"}};
-  for (const SavedTensor& s : ledger.saved) {
+  for (const KeptTensor& s : ledger.saved) {
     const std::string op = places ? fmt::format("{}: {}", place_of(s.scope), s.op) : s.op;
     table.push_back({op, s.name, written_by(s), std::string(name_of(s.dtype)), s.shape.str(), mib(s.bytes),
                      mib(s.new_bytes)});
@@ -54,7 +54,7 @@ std::string loads_table(const ResidualLedger& ledger, bool places) {
 
 ordered_json ledger_json(const ResidualLedger& ledger) {
   ordered_json saved = ordered_json::array(), loads = ordered_json::array(), shares = ordered_json::array();
-  for (const SavedTensor& s : ledger.saved) {
+  for (const KeptTensor& s : ledger.saved) {
     ordered_json shape = ordered_json::array();
     for (int i = 0; i < s.shape.rank(); ++i) shape.push_back(s.shape[i]);
     saved.push_back({{"op", s.op},

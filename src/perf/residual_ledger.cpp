@@ -40,13 +40,13 @@ class CountedBytes {
 
 std::size_t ResidualLedger::bytes() const {
   std::size_t sum = 0;
-  for (const SavedTensor& s : saved) sum += s.new_bytes;
+  for (const KeptTensor& s : saved) sum += s.new_bytes;
   return sum;
 }
 
 std::size_t ResidualLedger::input_bytes() const {
   std::size_t sum = 0;
-  for (const SavedTensor& s : saved) sum += s.input ? s.new_bytes : 0;
+  for (const KeptTensor& s : saved) sum += s.input ? s.new_bytes : 0;
   return sum;
 }
 
@@ -58,7 +58,7 @@ std::size_t ResidualLedger::loaded() const {
 
 std::vector<ResidualShare> largest_shares(const ResidualLedger& ledger, std::size_t count) {
   std::vector<ResidualShare> shares;
-  for (const SavedTensor& s : ledger.saved) {
+  for (const KeptTensor& s : ledger.saved) {
     auto it = std::find_if(shares.begin(), shares.end(), [&](const auto& r) { return r.op == s.op; });
     if (it == shares.end()) it = shares.insert(shares.end(), {s.op});
     it->bytes += s.new_bytes;
@@ -121,7 +121,7 @@ ResidualLedger ResidualWatch::take(std::string_view scope) const {
     for (const NamedTensor& s : node.saved) {
       if (!s.tensor.defined()) continue;
       const Writer writer = writer_of(s.tensor, cat(node.op, " ", s.name));
-      SavedTensor row{
+      KeptTensor row{
           node.op,          node.variant,           *node.scope,           s.name,      s.tensor.shape(),
           s.tensor.dtype(), s.tensor.bytes().value, counted.add(s.tensor), writer.name, writer.input};
       loads.saved += row.bytes;

@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-struct SavedTensor {
+struct KeptTensor {
   std::string op, variant, scope;  // whose backward reads it
   std::string name;                // as that op calls it
   Shape shape;
@@ -30,7 +30,7 @@ struct BackwardLoads {
 };
 
 struct ResidualLedger {
-  std::vector<SavedTensor> saved;    // in the order forward saved them
+  std::vector<KeptTensor> saved;    // in the order forward saved them
   std::vector<BackwardLoads> loads;  // in the order backward runs
 
   std::size_t bytes() const;        // kept, each byte once

@@ -41,11 +41,18 @@ TEST(ResidualLedger, NamesTensorProducerAndBytes) {
   ctx.tape().reset();
 }
 
+KeptTensor kept(const char* op, std::size_t bytes) {
+  KeptTensor t;
+  t.op = op;
+  t.bytes = t.new_bytes = bytes;
+  return t;
+}
+
 TEST(ResidualLedger, LargestSharesFollowTheRows) {
   ResidualLedger ledger;
-  ledger.saved.push_back({.op = "a", .bytes = 10, .new_bytes = 10});
-  ledger.saved.push_back({.op = "b", .bytes = 30, .new_bytes = 30});
-  ledger.saved.push_back({.op = "a", .bytes = 60, .new_bytes = 60});
+  ledger.saved.push_back(kept("a", 10));
+  ledger.saved.push_back(kept("b", 30));
+  ledger.saved.push_back(kept("a", 60));
   std::vector<ResidualShare> shares = largest_shares(ledger, 5);
   ASSERT_EQ(shares.size(), 2u);
   EXPECT_EQ(shares[0].op, "a");

@@ -1,0 +1,191 @@
+#include "report/memory_svg.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace kiln {
+namespace {
+
+constexpr double kWidth = 1100, kHeight = 440, kLeft = 76, kRight = 16, kTop = 64, kBottom = 56;
+constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
+constexpr std::size_t kColumns = 1000;
+
+// The moment in a column of the picture at which most was in use.
+struct Column {
+  std::size_t total = 0;
+  PerTag<std::size_t> tags{};
+  Phase phase = Phase::setup;
+  bool any = false;
+};
+
+// Where an event stands on the horizontal axis, from 0 to 1: by the clock where that is the device's.
+class Axis {
+ public:
+  explicit Axis(const MemoryRecord& r) : record_(r) {
+    if (r.events.empty()) return;
+    first_ = r.events.front().time_ns;
+    span_ = std::max<int64_t>(1, r.events.back().time_ns - first_);
+  }
+  double at(std::size_t event) const {
+    if (record_.timed)
+      return static_cast<double>(record_.events[event].time_ns - first_) / static_cast<double>(span_);
+    return (static_cast<double>(event) + 0.5) /
+           static_cast<double>(std::max<std::size_t>(1, record_.events.size()));
+  }
+  std::string label() const {
+    return record_.timed ? fmt::format("time, {:.3g} ms in all", static_cast<double>(span_) / 1e6)
+                         : fmt::format("{} allocations and frees, in order", record_.events.size());
+  }
+
+ private:
+  const MemoryRecord& record_;
+  int64_t first_ = 0, span_ = 1;
+};
+
+std::vector<Column> columns_of(const MemoryRecord& record, const MemoryAnalysis& a, const Axis& axis) {
+  std::vector<Column> columns(kColumns);
+  PerTag<std::size_t> tags{};
+  for (const MemoryEvent& e : record.before) {
+    if (e.kind == AllocEvent::Kind::alloc) tags[e.tag] += e.bytes;
+  }
+  for (std::size_t i = 0; i < record.events.size(); ++i) {
+    const MemoryEvent& e = record.events[i];
+    if (e.kind == AllocEvent::Kind::alloc) tags[e.tag] += e.bytes;
+    if (e.kind == AllocEvent::Kind::free) tags[e.tag] -= std::min(tags[e.tag], e.bytes);
+    const auto at = std::min(kColumns - 1, static_cast<std::size_t>(axis.at(i) * kColumns));
+    Column& c = columns[at];
+    if (!c.any || a.in_use[i] >= c.total) c = {a.in_use[i], tags, e.phase, true};
+  }
+  // Between events nothing changes. A column without one holds what the last event before it left, which is
+  // at most what is shown for that one's column.
+  for (std::size_t c = 1; c < kColumns; ++c) {
+    if (!columns[c].any) columns[c] = columns[c - 1];
+  }
+  return columns;
+}
+
+double x_of(double share) { return kLeft + share * kPlotWidth; }
+
+// A step of 1, 2 or 5 times a power of two's unit that gives four to eight lines.
+double grid_step(double most) {
+  const double unit = std::pow(1024.0, std::floor(std::log(std::max(most, 1.0)) / std::log(1024.0)));
+  for (double step = unit / 1024;; step *= 2) {
+    if (most / step <= 8) return step;
+  }
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view colour_of(Tag tag) {
+  constexpr std::array<std::string_view, kTagCount> kColours = {"#4477aa", "#66a5d4", "#cc6677", "#ddaa33",
+                                                                "#44aa77", "#aa4499", "#999933", "#777777"};
+  return kColours[static_cast<std::size_t>(tag)];
+}
+
+std::string_view colour_of(Phase phase) {
+  constexpr std::array<std::string_view, kPhaseCount> kColours = {"#f4f4f4", "#e8f1fb", "#fdf3dc", "#fbe9e7",
+                                                                  "#eaf5ea"};
+  return kColours[static_cast<std::size_t>(phase)];
+}
+
+std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, const std::string& title) {
+  const Axis axis(record);
+  const std::vector<Column> columns = columns_of(record, a, axis);
+  const double most = 1.12 * std::max<double>(1, static_cast<double>(a.peak.bytes));
+  const auto y_of = [&](double bytes) { return kTop + kPlotHeight * (1 - bytes / most); };
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
+      "<text x=\"{2}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{3}</text>\n",
+      kWidth, kHeight, kLeft, escaped(title));
+
+  // Phases: one rectangle for each run of columns, named where there is room.
+  for (std::size_t from = 0; from < kColumns;) {
+    std::size_t to = from;
+    while (to < kColumns && columns[to].phase == columns[from].phase) ++to;
+    const double x = x_of(static_cast<double>(from) / kColumns),
+                 x2 = x_of(static_cast<double>(to) / kColumns);
+    const std::string_view name = name_of(columns[from].phase);
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n", x, kTop,
+                       x2 - x, kPlotHeight, colour_of(columns[from].phase));
+    if (x2 - x > 7.0 * static_cast<double>(name.size()))
+      svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" fill=\"#555\" text-anchor=\"middle\">{}</text>\n",
+                         (x + x2) / 2, kTop + kPlotHeight + 16, name);
+    from = to;
+  }
+  const double step = grid_step(most);
+  for (double b = 0; b < most; b += step) {
+    svg += fmt::format(
+        "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>"
+        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\" fill=\"#555\">{5}</text>\n",
+        kLeft, kLeft + kPlotWidth, y_of(b), kLeft - 6, y_of(b) + 4, human({static_cast<std::size_t>(b)}));
+  }
+
+  // Tags, from the ones that stay to the ones that come and go.
+  std::vector<double> base(kColumns, 0.0);
+  double legend = kLeft;
+  for (const Tag tag : {Tag::param, Tag::master, Tag::grad, Tag::optim, Tag::comm, Tag::data, Tag::activation,
+                        Tag::workspace}) {
+    if (a.own_peak[tag] == 0) continue;
+    std::string top, bottom;
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      const double lower = base[c], upper = lower + static_cast<double>(columns[c].tags[tag]);
+      const double x = x_of(static_cast<double>(c) / kColumns),
+                   x2 = x_of(static_cast<double>(c + 1) / kColumns);
+      top += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", x, y_of(upper), x2, y_of(upper));
+      bottom = fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", x2, y_of(lower), x, y_of(lower)) + bottom;
+      base[c] = upper;
+    }
+    svg += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"/>\n", top, bottom, colour_of(tag));
+    svg += fmt::format(
+        "<rect x=\"{:.0f}\" y=\"36\" width=\"11\" height=\"11\" fill=\"{}\"/><text x=\"{:.0f}\" y=\"46\">{} "
+        "{}"
+        "</text>\n",
+        legend, colour_of(tag), legend + 15, name_of(tag), human({a.peak.by_tag[tag]}));
+    legend += 40 + 6.6 * static_cast<double>(name_of(tag).size() + human({a.peak.by_tag[tag]}).size());
+  }
+
+  // Each phase's peak is a tick; the highest of all has its name beside it.
+  for (const PhasePeak& p : a.phases) {
+    const double x = x_of(axis.at(p.peak.event)), y = y_of(static_cast<double>(p.peak.bytes));
+    const bool highest = p.peak.event == a.peak.event;
+    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"black\"/>\n", x, y,
+                       highest ? 4 : 2.5);
+    const bool right = x > kLeft + 0.75 * kPlotWidth;
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}{} {}</text>\n",
+                       right ? x - 7 : x + 7, y - 7, right ? "end" : "start",
+                       highest ? " font-weight=\"bold\"" : "", highest ? "peak, " : "", name_of(p.phase),
+                       human({p.peak.bytes}));
+  }
+  for (const MemoryMark& m : record.marks) {
+    if (m.event >= record.events.size()) continue;
+    const double x = x_of(axis.at(m.event));
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#333\" stroke-dasharray=\"3 3\"/>"
+        "<text x=\"{3:.1f}\" y=\"{4}\" fill=\"#333\">{5}</text>\n",
+        x, kTop, kTop + kPlotHeight, x + 4, kTop + 12, escaped(m.name));
+  }
+  svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n</svg>\n",
+                     kLeft + kPlotWidth / 2, kHeight - 14, axis.label());
+  return svg;
+}
+
+}  // namespace kiln

@@ -56,6 +56,7 @@ MemoryRequest read_request(const Typed& t, const CommonOptions& common, const ch
   r.recompute = parse_recompute("--recompute", t.recompute);
   read_number<int64_t>("--batch", t.batch, 1, 1 << 20, r.batch);
   read_number<int>("--micro-steps", t.micro_steps, 1, 1 << 16, r.micro_steps);
+  read_number<int>("--steps", t.steps, 1, 100'000, r.steps);
   read_number<double>("--detail", t.detail, 0.001, 100, r.detail);
   read_number<std::size_t>("--events", t.events, 1000, 100'000'000, r.most_events);
   r.exports = read_exports(t.exports);
@@ -143,7 +144,7 @@ void run_sweep(const Typed& t, const CommonOptions& common) {
   q.spec = report.spec = spec;
   q.ks = t.ks.empty() ? read_doubling("--blocks", fmt::format("1..{}", spec.model.layers), 1 << 12)
                       : read_doubling("--blocks", t.ks, 1 << 12);
-  read_number<int>("--steps", t.steps, 1, 1000, q.steps);
+  if (!t.steps.empty()) q.steps = request.steps;
   q.measure = [&](const StepSpec&, const MemoryStats& predicted, double flops) {
     const std::string why = why_not_run(request, predicted, flops, q.steps + 1);
     if (!why.empty()) report.not_measured = why;
@@ -196,6 +197,8 @@ CommandBody add_memory(CLI::App& app, const CommonOptions& common) {
       ->type_name("X");
   app.add_option("--events", t->events, "Allocations and frees to keep, the last ones (default 1000000)")
       ->type_name("N");
+  app.add_option("--steps", t->steps, "Steps to trace (default 2); recompute-sweep: to time (default 3)")
+      ->type_name("N");
   app.add_option("--export", t->exports, "svg, html, pickle, json, all or none (default svg,html,pickle)")
       ->type_name("NAME,...");
   CLI::App* scaling =
@@ -207,7 +210,6 @@ CommandBody add_memory(CLI::App& app, const CommonOptions& common) {
                               "kiln memory recompute-sweep --size xl26 --batch 4 --ctx 2048 --device meta");
   sweep->add_option("--blocks", t->ks, "Block sizes, 1,2,4 or 1..32 (default 1.. all, doubling)")
       ->type_name("N,...");
-  sweep->add_option("--steps", t->steps, "Timed steps of each (default 3)")->type_name("N");
   return [t, scaling, sweep, &common] {
     if (scaling->parsed()) return run_scaling(*t, common);
     if (sweep->parsed()) return run_sweep(*t, common);

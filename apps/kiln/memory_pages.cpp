@@ -57,18 +57,28 @@ std::string peak_table(const MemoryReport& report) {
 
 std::string differences(const MemoryReport& report) {
   std::string text;
+  std::vector<std::pair<std::string, int>> reasons;  // the same one for many rows, mostly
+  bool same = true;
   for (const MemoryRow& r : report.rows) {
-    if (!r.measured)
-      text += fmt::format("{}: predicted only: {}\n", row_title(r), r.not_measured);
-    else if (r.measured->peak_total != r.predicted.peak_total)
+    same = same && r.measured && r.measured->peak_total == r.predicted.peak_total;
+    if (!r.measured) {
+      auto it = std::find_if(reasons.begin(), reasons.end(),
+                             [&](const auto& p) { return p.first == r.not_measured; });
+      if (it == reasons.end()) it = reasons.insert(reasons.end(), {r.not_measured, 0});
+      ++it->second;
+    } else if (r.measured->peak_total != r.predicted.peak_total) {
       text += fmt::format(
           "{}: measured differs from predicted by {} bytes\n", row_title(r),
           static_cast<int64_t>(r.measured->peak_total) - static_cast<int64_t>(r.predicted.peak_total));
+    }
   }
-  const bool same = std::all_of(report.rows.begin(), report.rows.end(), [](const MemoryRow& r) {
-    return r.measured && r.measured->peak_total == r.predicted.peak_total;
-  });
+  for (const auto& [why, rows] : reasons)
+    text += fmt::format("predicted only, {} row{}: {}\n", rows, rows == 1 ? "" : "s", why);
   return same ? "measured and predicted are the same to the byte\n" : text;
+}
+
+std::string layers_words(const std::vector<std::string>& layers) {
+  return layers.size() == 1 ? layers.front() : fmt::format("{} layers", layers.size());
 }
 
 std::string group_table(const char* what, const std::vector<MemoryGroup>& groups, const MemoryRow& r,
@@ -98,7 +108,7 @@ std::string detail_text(const MemoryReport& report, const MemoryRow& r) {
   constexpr std::size_t kLines = 12;
   for (std::size_t i = 0; i < std::min(kLines, r.largest.size()); ++i) {
     const MemoryRow::Large& l = r.largest[i];
-    large.push_back({l.op, l.layer, std::string(name_of(l.tag)), l.line, mib(l.bytes),
+    large.push_back({l.op, layers_words(l.layers), std::string(name_of(l.tag)), l.line, mib(l.bytes),
                      fmt::format("{}", l.count), fmt::format("{}", l.live_at_peak)});
   }
   text +=
@@ -216,7 +226,7 @@ ordered_json row_json(const MemoryReport& report, const MemoryRow& r, bool whole
                        {"count", l.count},
                        {"at_peak", l.live_at_peak},
                        {"op", l.op},
-                       {"layer", l.layer},
+                       {"layers", l.layers},
                        {"line", l.line},
                        {"function", l.function},
                        {"tag", name_of(l.tag)}});
@@ -238,9 +248,6 @@ ordered_json row_json(const MemoryReport& report, const MemoryRow& r, bool whole
 }  // namespace
 
 std::string reason_for(Tag tag, const PrecisionPolicy& a, const PrecisionPolicy& b) {
-  const auto kept = [](const PrecisionPolicy& p) {
-    return p.split ? "bf16 + 16 low bits" : std::string(name_of(p.value));
-  };
   const auto change = [](const char* what, std::string x, std::string y) {
     return x == y ? fmt::format("{} stay {}", what, x) : fmt::format("{} {} instead of {}", what, y, x);
   };
@@ -250,9 +257,10 @@ std::string reason_for(Tag tag, const PrecisionPolicy& a, const PrecisionPolicy&
       if (a.casts_at_use() != b.casts_at_use())
         return fmt::format("{} copies of weights in use; the weights themselves are master",
                            name_of((b.casts_at_use() ? b : a).compute));
-      return change("weights", kept(a), kept(b));
+      return change("weights", dtype(a.value), dtype(b.value));
     case Tag::master:
-      return change("weights kept", kept(a), kept(b));
+      if (a.split != b.split) return "16 low bits of each weight, exact fp32 with its bf16 half";
+      return "weights that are cast at use are here instead of param";
     case Tag::grad:
       return change("gradients", dtype(a.grad), dtype(b.grad));
     case Tag::optim:

@@ -54,12 +54,11 @@ void read_trace(const MemoryRequest& request, const MemoryRecord& record, Memory
   row.by_layer = group_by(record, a, layer_key);
   for (const LargeAllocation& l : largest_allocations(record, a, request.detail)) {
     row.largest.push_back({l.bytes, l.count, l.live_at_peak, op_key(record, l.origin),
-                           layer_key(record, l.origin), line_key(record, l.origin), l.origin.function,
-                           l.origin.tag});
+                           line_key(record, l.origin), l.origin.function, l.layers, l.origin.tag});
   }
   const auto T = static_cast<std::size_t>(row.spec.step.context);
-  row.scores = held_at_peak_of_size(a, static_cast<std::size_t>(row.spec.step.batch * row.spec.model.heads) *
-                                           T * T * size_of(policy_of(row.spec.precision).compute));
+  row.scores = scores_at_peak(a, static_cast<std::size_t>(row.spec.step.batch * row.spec.model.heads) * T *
+                                     T * size_of(policy_of(row.spec.precision).compute));
   write_files(request, record, a, row);
 }
 
@@ -70,7 +69,7 @@ void run_row(const MemoryRequest& request, MemoryRow& row) {
   row.stream =
       static_cast<std::size_t>(row.spec.step.batch * row.spec.step.context * row.spec.model.d_model) *
       size_of(policy_of(row.spec.precision).value);
-  const TraceOptions options{.most_events = request.most_events};
+  const TraceOptions options{.steps = request.steps, .most_events = request.most_events};
   const TracedStep planned = trace_step(row.spec, planned_for(rank), options);
   row.predicted = planned.stats;
   row.not_measured = why_not_run(request, planned.stats, planned.flops, options.steps);

@@ -24,6 +24,7 @@ struct MemoryRequest {
   Recompute recompute = Recompute::none;
   int64_t batch = 4;
   int micro_steps = 1;
+  int steps = 2;       // to trace; the second finds what the first left behind
   double detail = 10;  // per cent of all allocations, the largest
   std::size_t most_events = MemoryTrace::kEvents;
   std::vector<std::string> exports;  // svg, html, pickle, json
@@ -52,7 +53,8 @@ struct MemoryRow {
   struct Large {
     std::size_t bytes = 0;
     int64_t count = 0, live_at_peak = 0;
-    std::string op, layer, line, function;
+    std::string op, line, function;
+    std::vector<std::string> layers;
     Tag tag = Tag::activation;
   };
   std::vector<Large> largest;

@@ -135,23 +135,28 @@ std::vector<LargeAllocation> largest_allocations(const MemoryRecord& record, con
   const auto wanted = static_cast<std::size_t>(std::ceil(percent / 100 * static_cast<double>(sorted.size())));
   sorted.resize(std::clamp<std::size_t>(wanted, 1, sorted.size()));
   std::vector<LargeAllocation> out;
-  std::map<std::tuple<std::size_t, std::string, std::string, std::string, Tag>, std::size_t> places;
+  std::map<std::tuple<std::size_t, std::string, std::string, Tag>, std::size_t> places;
   for (const MemoryLife* life : sorted) {
     const MemoryEvent& e = life->origin;
-    const auto [it, fresh] = places.try_emplace(
-        {e.bytes, op_key(record, e), line_key(record, e), layer_key(record, e), e.tag}, out.size());
-    if (fresh) out.push_back({e, e.bytes});
+    const auto [it, fresh] =
+        places.try_emplace({e.bytes, op_key(record, e), line_key(record, e), e.tag}, out.size());
+    if (fresh) out.push_back({e, {}, e.bytes});
     LargeAllocation& entry = out[it->second];
     ++entry.count;
+    const std::string layer = layer_key(record, e);
+    if (std::find(entry.layers.begin(), entry.layers.end(), layer) == entry.layers.end())
+      entry.layers.push_back(layer);
     entry.live_at_peak += life->live_at(a.peak.event) ? 1 : 0;
   }
   return out;
 }
 
-std::size_t held_at_peak_of_size(const MemoryAnalysis& a, std::size_t requested) {
+std::size_t scores_at_peak(const MemoryAnalysis& a, std::size_t requested) {
+  constexpr std::array<std::string_view, 3> kOps = {"attention", "batched_matmul", "masked_softmax"};
   std::size_t bytes = 0;
   for (const MemoryLife& life : a.lives) {
-    if (life.origin.requested == requested && life.live_at(a.peak.event)) bytes += life.origin.bytes;
+    const bool ours = std::find(kOps.begin(), kOps.end(), life.origin.op) != kOps.end();
+    if (ours && life.origin.requested == requested && life.live_at(a.peak.event)) bytes += life.origin.bytes;
   }
   return bytes;
 }

@@ -57,9 +57,10 @@ using MemoryKey = std::function<std::string(const MemoryRecord&, const MemoryEve
 // Most bytes at the peak first, then most bytes allocated.
 std::vector<MemoryGroup> group_by(const MemoryRecord& record, const MemoryAnalysis& a, const MemoryKey& key);
 
-// Allocations of one size from one place.
+// Allocations of one size from one place, in however many layers.
 struct LargeAllocation {
-  MemoryEvent origin;
+  MemoryEvent origin;  // of the first
+  std::vector<std::string> layers;
   std::size_t bytes = 0;
   int64_t count = 0, live_at_peak = 0;
 };
@@ -68,8 +69,9 @@ struct LargeAllocation {
 std::vector<LargeAllocation> largest_allocations(const MemoryRecord& record, const MemoryAnalysis& a,
                                                  double percent);
 
-// Bytes in use at the peak in allocations of exactly `requested` bytes: how a matrix of known size is found.
-std::size_t held_at_peak_of_size(const MemoryAnalysis& a, std::size_t requested);
+// Bytes in use at the peak in allocations of exactly `requested` bytes by the ops of attention: how its
+// matrices of scores are found. Other ops may have tensors of the same size.
+std::size_t scores_at_peak(const MemoryAnalysis& a, std::size_t requested);
 
 // y = c x^exponent by least squares on logarithms. `last` is the slope between the last two points: where a
 // sum of powers is heading.

@@ -83,7 +83,7 @@ std::vector<ScalingSeries> memory_scaling(const ScalingRequest& request) {
       spec.step.context = context;
       const TracedStep planned = trace_step(spec, planned_for(rank));
       ScalingPoint point{context, planned.stats, {}, planned.stats.peak[Tag::activation]};
-      point.scores = held_at_peak_of_size(analyse(planned.record), score_bytes(spec));
+      point.scores = scores_at_peak(analyse(planned.record), score_bytes(spec));
       if (request.measure && request.measure(spec, planned.stats, planned.flops))
         point.measured = trace_step(spec, rank).stats;
       x.push_back(static_cast<double>(context));

@@ -120,7 +120,7 @@ function draw() {
     const from = X(run[0]), to = X(k + 1 < head.runs.length ? head.runs[k + 1][0] : N);
     if (to < left || from > left + W) return;
     g.fillStyle = head.phases[run[1]][1];
-    g.fillRect(from, top_, Math.max(to - from, 0.5), H);
+    g.fillRect(from, top_, to - from, H);
     const name = head.phases[run[1]][0], a = Math.max(from, left), b = Math.min(to, left + W);
     g.fillStyle = '#555'; g.textAlign = 'center';
     if (b - a > g.measureText(name).width + 8) g.fillText(name, (a + b) / 2, h - 7);
@@ -143,8 +143,10 @@ function draw() {
       base += v;
     }
   }
+  let free_ = left;  // marks that would lie on each other are left out
   for (const [event, name] of head.marks) {
-    if (event < lo || event > hi) continue;
+    if (event < lo || event > hi || X(event) < free_) continue;
+    free_ = X(event) + g.measureText(name).width + 24;
     g.fillStyle = '#333'; g.textAlign = 'left';
     g.fillRect(X(event), top_, 1, H); g.fillText(name, X(event) + 4, top_ - 8);
   }

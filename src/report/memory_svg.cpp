@@ -36,8 +36,10 @@ class Axis {
            static_cast<double>(std::max<std::size_t>(1, record_.events.size()));
   }
   std::string label() const {
-    return record_.timed ? fmt::format("time, {:.3g} ms in all", static_cast<double>(span_) / 1e6)
-                         : fmt::format("{} allocations and frees, in order", record_.events.size());
+    const double ms = static_cast<double>(span_) / 1e6;
+    return record_.timed
+               ? fmt::format(fmt::runtime(ms < 100 ? "time, {:.3g} ms in all" : "time, {:.0f} ms in all"), ms)
+               : fmt::format("{} allocations and frees, in order", record_.events.size());
   }
 
  private:
@@ -48,6 +50,8 @@ class Axis {
 std::vector<Column> columns_of(const MemoryRecord& record, const MemoryAnalysis& a, const Axis& axis) {
   std::vector<Column> columns(kColumns);
   PerTag<std::size_t> tags{};
+  Column left_behind;    // by the last event
+  std::size_t done = 0;  // columns that have all they get
   for (const MemoryEvent& e : record.before) {
     if (e.kind == AllocEvent::Kind::alloc) tags[e.tag] += e.bytes;
   }
@@ -56,20 +60,22 @@ std::vector<Column> columns_of(const MemoryRecord& record, const MemoryAnalysis&
     if (e.kind == AllocEvent::Kind::alloc) tags[e.tag] += e.bytes;
     if (e.kind == AllocEvent::Kind::free) tags[e.tag] -= std::min(tags[e.tag], e.bytes);
     const auto at = std::min(kColumns - 1, static_cast<std::size_t>(axis.at(i) * kColumns));
+    for (; done < at; ++done) {  // between events nothing changes
+      if (!columns[done].any) columns[done] = left_behind;
+    }
     Column& c = columns[at];
     if (!c.any || a.in_use[i] >= c.total) c = {a.in_use[i], tags, e.phase, true};
+    left_behind = {a.in_use[i], tags, e.phase, true};
   }
-  // Between events nothing changes. A column without one holds what the last event before it left, which is
-  // at most what is shown for that one's column.
-  for (std::size_t c = 1; c < kColumns; ++c) {
-    if (!columns[c].any) columns[c] = columns[c - 1];
+  for (; done < kColumns; ++done) {
+    if (!columns[done].any) columns[done] = left_behind;
   }
   return columns;
 }
 
 double x_of(double share) { return kLeft + share * kPlotWidth; }
 
-// A step of 1, 2 or 5 times a power of two's unit that gives four to eight lines.
+// A power of two that gives four to eight lines.
 double grid_step(double most) {
   const double unit = std::pow(1024.0, std::floor(std::log(std::max(most, 1.0)) / std::log(1024.0)));
   for (double step = unit / 1024;; step *= 2) {
@@ -163,21 +169,32 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
     legend += 40 + 6.6 * static_cast<double>(name_of(tag).size() + human({a.peak.by_tag[tag]}).size());
   }
 
-  // Each phase's peak is a tick; the highest of all has its name beside it.
+  // Each phase's peak is a dot with its name beside it; names that would lie on each other are set lower.
+  std::vector<std::pair<double, double>> taken;
   for (const PhasePeak& p : a.phases) {
     const double x = x_of(axis.at(p.peak.event)), y = y_of(static_cast<double>(p.peak.bytes));
     const bool highest = p.peak.event == a.peak.event;
     svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"black\"/>\n", x, y,
                        highest ? 4 : 2.5);
     const bool right = x > kLeft + 0.75 * kPlotWidth;
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}{} {}</text>\n",
-                       right ? x - 7 : x + 7, y - 7, right ? "end" : "start",
-                       highest ? " font-weight=\"bold\"" : "", highest ? "peak, " : "", name_of(p.phase),
-                       human({p.peak.bytes}));
+    double at = y - 7;
+    while (std::any_of(taken.begin(), taken.end(), [&](const auto& t) {
+      return std::abs(t.first - x) < 190 && std::abs(t.second - at) < 13;
+    }))
+      at += 14;
+    taken.emplace_back(x, at);
+    svg += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" stroke=\"white\" stroke-width=\"3\" "
+        "paint-order=\"stroke\"{}>{}{} {}</text>\n",
+        right ? x - 7 : x + 7, at, right ? "end" : "start", highest ? " font-weight=\"bold\"" : "",
+        highest ? "peak, " : "", name_of(p.phase), human({p.peak.bytes}));
   }
+  double next = kLeft;  // marks that would lie on each other are left out
   for (const MemoryMark& m : record.marks) {
     if (m.event >= record.events.size()) continue;
     const double x = x_of(axis.at(m.event));
+    if (x < next) continue;
+    next = x + 60;
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#333\" stroke-dasharray=\"3 3\"/>"
         "<text x=\"{3:.1f}\" y=\"{4}\" fill=\"#333\">{5}</text>\n",

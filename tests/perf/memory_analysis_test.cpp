@@ -40,7 +40,9 @@ TEST(MemoryAnalysis, AChangedEventChangesEveryTable) {
   EXPECT_EQ(ops[0].name, "backward first (plain)");
   EXPECT_EQ(ops[0].at_peak, std::size_t{1} << 20);
   for (const MemoryGroup& g : ops) {
-    if (g.name == "forward first (plain)") EXPECT_EQ(g.at_peak, 0u) << "it was freed before";
+    if (g.name == "forward first (plain)") {
+      EXPECT_EQ(g.at_peak, 0u) << "it was freed before";
+    }
   }
 }
 
@@ -59,7 +61,11 @@ TEST(MemoryAnalysis, LargestAllocationsAtADetail) {
   const std::vector<LargeAllocation> all = largest_allocations(r, a, 100);
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[2].count, 2);
-  EXPECT_EQ(held_at_peak_of_size(a, 511), 512u);
+  EXPECT_EQ(all[2].layers, (std::vector<std::string>{"loss"}));
+  EXPECT_EQ(scores_at_peak(a, 511), 0u) << "of other ops";
+  r.events[3].op = "attention";
+  EXPECT_EQ(scores_at_peak(analyse(r), 511), 512u);
+  EXPECT_EQ(scores_at_peak(analyse(r), 512), 0u);
   EXPECT_TRUE(largest_allocations({}, {}, 10).empty());
 }
 

@@ -57,8 +57,8 @@ TEST(MemoryTrace, KnowsPhaseOpLayerAndLine) {
     EXPECT_GT(e.line, 0u);
     EXPECT_TRUE(short_file(e.file).starts_with("src/")) << e.file;
     const std::string_view op = e.op, scope = r.scope_of(e), file = short_file(e.file);
-    attention = attention || (op == "attention" && scope == "layers.1.attention" && e.phase == Phase::recompute &&
-                              file.starts_with("src/ops/attention/"));
+    attention = attention || (op == "attention" && scope == "layers.1.attention" &&
+                              e.phase == Phase::recompute && file.starts_with("src/ops/attention/"));
     gradient = gradient || (op == "swiglu" && e.phase == Phase::backward && file == "src/autograd/tape.cpp");
   }
   EXPECT_TRUE(attention);
@@ -111,11 +111,11 @@ TEST(MemoryScaling, NaiveGrowsAsTheSquareFlashDoesNot) {
   ScalingRequest q;
   q.spec = tiny_step();
   q.rank.device = Device::meta();
-  q.contexts = {256, 512, 1024, 2048};
+  q.contexts = {256, 1024, 4096, 8192};
   q.attention = {"naive", "flash"};
   const std::vector<ScalingSeries> s = memory_scaling(q);
   ASSERT_EQ(s.size(), 2u);
-  EXPECT_GT(s[0].fit.exponent, 1.8);
+  EXPECT_GT(s[0].fit.exponent, 1.75);
   EXPECT_GT(s[0].fit.last, 1.9);
   EXPECT_NEAR(s[1].fit.exponent, 1, 0.05);
   EXPECT_EQ(s[0].points[0].scores, 3u * 2 * 2 * 256 * 256 * 4);  // a matrix in each of three layers

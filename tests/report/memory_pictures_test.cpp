@@ -30,8 +30,9 @@ TEST(MemorySvg, ShowsPhasesTagsAndThePeak) {
   MemoryRecord r = small_record();
   const std::string svg = memory_svg(r, analyse(r), "a <title> & more");
   EXPECT_TRUE(has(svg, "a &lt;title&gt; &amp; more"));
-  for (const char* part : {">setup<", ">forward<", ">backward<", "param 4.00 KiB", "activation 1.50 KiB",
-                           "peak, forward 5.50 KiB", "backward 5.00 KiB", ">step 1<", "6 allocations and frees"})
+  for (const char* part :
+       {">setup<", ">forward<", ">backward<", "param 4.00 KiB", "activation 1.50 KiB",
+        "peak, forward 5.50 KiB", "backward 5.00 KiB", ">step 1<", "6 allocations and frees"})
     EXPECT_TRUE(has(svg, part)) << part;
   EXPECT_FALSE(has(svg, ">update<"));
   r.events[5].bytes = 8192;
@@ -53,12 +54,15 @@ TEST(MemoryPage, HoldsTheEventsAndNeedsNoNetwork) {
   EXPECT_EQ(head.at("before"), 0);
   EXPECT_EQ(head.at("runs"), json::parse("[[0,0],[2,1],[4,3]]"));
   ASSERT_EQ(head.at("origins").size(), 4u);
-  EXPECT_EQ(head["origins"][1], json::array({"first (plain)", "layers.3.attention", "src/ops/one/one.cpp:7", 1, 4}));
-  const std::string words = *from_base64(between(page, "<script id=\"lives\" type=\"text/plain\">", "</script>"));
+  EXPECT_EQ(head["origins"][1],
+            json::array({"first (plain)", "layers.3.attention", "src/ops/one/one.cpp:7", 1, 4}));
+  const std::string words =
+      *from_base64(between(page, "<script id=\"lives\" type=\"text/plain\">", "</script>"));
   ASSERT_EQ(words.size(), 4u * 16);
   const auto word = [&](std::size_t i) {
     uint32_t w = 0;
-    for (std::size_t b = 0; b < 4; ++b) w |= static_cast<uint32_t>(static_cast<unsigned char>(words[4 * i + b])) << (8 * b);
+    for (std::size_t b = 0; b < 4; ++b)
+      w |= static_cast<uint32_t>(static_cast<unsigned char>(words[4 * i + b])) << (8 * b);
     return w;
   };
   EXPECT_EQ(word(4), 2u);  // the first activation: from event 2 to event 4, two units of 512 bytes

@@ -52,7 +52,8 @@ class Unpickler {
   uint64_t little(std::size_t n) {
     uint64_t v = 0;
     const std::string_view b = take(n);
-    for (std::size_t i = 0; i < n; ++i) v |= static_cast<uint64_t>(static_cast<unsigned char>(b[i])) << (8 * i);
+    for (std::size_t i = 0; i < n; ++i)
+      v |= static_cast<uint64_t>(static_cast<unsigned char>(b[i])) << (8 * i);
     return v;
   }
   std::vector<json> to_mark() {
@@ -75,7 +76,8 @@ class Unpickler {
         return;
       case 'u': {
         const std::vector<json> items = to_mark();
-        for (std::size_t i = 0; i + 1 < items.size(); i += 2) stack_.back()[items[i].get<std::string>()] = items[i + 1];
+        for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+          stack_.back()[items[i].get<std::string>()] = items[i + 1];
         return;
       }
       case 'e':
@@ -133,7 +135,9 @@ void check_schema(const json& s) {
     EXPECT_TRUE(e.at("frames").is_array());
     EXPECT_TRUE(e.contains("stream") && e.contains("time_us"));
     EXPECT_FALSE(e.contains("category"));
-    if (action == "alloc") EXPECT_TRUE(live.emplace(address, size).second);
+    if (action == "alloc") {
+      EXPECT_TRUE(live.emplace(address, size).second);
+    }
     if (action == "free_completed") {
       ASSERT_NE(before, nullptr);
       EXPECT_EQ(before->at("action"), "free_requested");
@@ -159,8 +163,8 @@ void check_schema(const json& s) {
     }
     EXPECT_EQ(sum, segment.at("total_size"));
     EXPECT_EQ(allocated, segment.at("allocated_size"));
-    for (const char* key : {"active_size", "requested_size", "segment_type", "segment_pool_id", "is_expandable",
-                            "frames", "stream"})
+    for (const char* key : {"active_size", "requested_size", "segment_type", "segment_pool_id",
+                            "is_expandable", "frames", "stream"})
       EXPECT_TRUE(segment.contains(key)) << key;
   }
   EXPECT_TRUE(live.empty()) << "live blocks must lie inside a segment";
@@ -205,7 +209,9 @@ TEST(MemorySnapshot, OfARealStep) {
     check_schema(s);
     EXPECT_EQ(s, json_of(r));
     EXPECT_LE(reader.longest_batch, 1000u);  // the viewer puts one batch on its stack
-    if (most > 1000) EXPECT_GT(s["device_traces"][0].size(), 1000u) << "no second batch was needed";
+    if (most > 1000) {
+      EXPECT_GT(s["device_traces"][0].size(), 1000u) << "no second batch was needed";
+    }
   }
 }
 

@@ -5,8 +5,9 @@
 
 namespace kiln {
 
-inline MemoryEvent memory_event(AllocEvent::Kind kind, uint64_t address, std::size_t bytes, Tag tag = Tag::activation,
-                                Phase phase = Phase::forward, const char* op = "") {
+inline MemoryEvent memory_event(AllocEvent::Kind kind, uint64_t address, std::size_t bytes,
+                                Tag tag = Tag::activation, Phase phase = Phase::forward,
+                                const char* op = "") {
   MemoryEvent e;
   e.kind = kind;
   e.address = address;

@@ -330,6 +330,7 @@ std::string memory_json(const MemoryReport& report) {
 
 std::vector<std::string> memory_result_lines(const MemoryReport& report) {
   std::vector<std::string> lines;
+  lines.reserve(report.rows.size());
   for (const MemoryRow& r : report.rows)
     lines.push_back(result_line("memory", row_json(report, r, false), {}, ordered_json::object()));
   return lines;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/atomic_file.h"
@@ -24,8 +25,11 @@ std::string title_of(const MemoryRow& r) {
 
 void write_files(const MemoryRequest& request, const MemoryRecord& record, const MemoryAnalysis& a,
                  MemoryRow& row) {
-  const std::string name = fmt::format("{}-{}-b{}-c{}-{}", row.size.name, name_of(row.spec.precision),
-                                       row.spec.step.batch, row.spec.step.context, name_of(row.spec.mode));
+  std::string name = fmt::format("{}-{}-b{}-c{}-{}", row.size.name, name_of(row.spec.precision),
+                                 row.spec.step.batch, row.spec.step.context, name_of(row.spec.mode));
+  if (request.preset != "optimized") name += fmt::format("-{}", request.preset);
+  if (request.recompute != Recompute::none) name += fmt::format("-{}", name_of(request.recompute));
+  std::replace(name.begin(), name.end(), ':', '-');
   for (const std::string& kind : request.exports) {
     const std::string path =
         (std::filesystem::path(request.folder) / fmt::format("{}.{}", name, kind)).string();

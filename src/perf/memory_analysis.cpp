@@ -116,6 +116,7 @@ std::vector<MemoryGroup> group_by(const MemoryRecord& record, const MemoryAnalys
     if (life.live_at(a.peak.event)) g.at_peak += life.origin.bytes;
   }
   std::vector<MemoryGroup> sorted;
+  sorted.reserve(groups.size());
   for (auto& [name, g] : groups) sorted.push_back(std::move(g));
   std::stable_sort(sorted.begin(), sorted.end(), [](const MemoryGroup& x, const MemoryGroup& y) {
     return std::tie(x.at_peak, x.allocated) > std::tie(y.at_peak, y.allocated);

@@ -138,7 +138,8 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
     from = to;
   }
   const double step = grid_step(most);
-  for (double b = 0; b < most; b += step) {
+  for (int line = 0; line * step < most; ++line) {
+    const double b = line * step;
     svg += fmt::format(
         "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>"
         "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\" fill=\"#555\">{5}</text>\n",
@@ -152,13 +153,17 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
                         Tag::workspace}) {
     if (a.own_peak[tag] == 0) continue;
     std::string top, bottom;
+    const std::vector<double> lower = base;
     for (std::size_t c = 0; c < kColumns; ++c) {
-      const double lower = base[c], upper = lower + static_cast<double>(columns[c].tags[tag]);
       const double x = x_of(static_cast<double>(c) / kColumns),
                    x2 = x_of(static_cast<double>(c + 1) / kColumns);
-      top += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", x, y_of(upper), x2, y_of(upper));
-      bottom = fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", x2, y_of(lower), x, y_of(lower)) + bottom;
-      base[c] = upper;
+      base[c] += static_cast<double>(columns[c].tags[tag]);
+      top += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", x, y_of(base[c]), x2, y_of(base[c]));
+    }
+    for (std::size_t c = kColumns; c-- > 0;) {
+      const double x = x_of(static_cast<double>(c) / kColumns),
+                   x2 = x_of(static_cast<double>(c + 1) / kColumns);
+      bottom += fmt::format("{:.1f},{:.1f} {:.1f},{:.1f} ", x2, y_of(lower[c]), x, y_of(lower[c]));
     }
     svg += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"/>\n", top, bottom, colour_of(tag));
     svg += fmt::format(
@@ -171,7 +176,10 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
 
   // Each phase's peak is a dot with its name beside it; names that would lie on each other are set lower.
   std::vector<std::pair<double, double>> taken;
-  for (const PhasePeak& p : a.phases) {
+  std::vector<PhasePeak> peaks = a.phases;
+  std::stable_sort(peaks.begin(), peaks.end(),
+                   [](const PhasePeak& p, const PhasePeak& q) { return p.peak.bytes > q.peak.bytes; });
+  for (const PhasePeak& p : peaks) {
     const double x = x_of(axis.at(p.peak.event)), y = y_of(static_cast<double>(p.peak.bytes));
     const bool highest = p.peak.event == a.peak.event;
     svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"black\"/>\n", x, y,

@@ -52,6 +52,7 @@ void Tape::give_grad(const Tensor& output, Tensor grad) {
 }
 
 void Tape::backward(Tensor output, Tensor grad, int floor) {
+  const PhaseGuard phase(ctx_, Phase::backward);
   give_grad(output, std::move(grad));
   output = {};  // kept no longer than the nodes that need it
   while (size() > floor) {
@@ -72,6 +73,7 @@ void Tape::backward(Tensor output, Tensor grad, int floor) {
       }
       continue;
     }
+    const RunningOpGuard running(ctx_, {node.op, node.variant});
     for (int i = 0; i < node.outputs; ++i) {
       const Value& v = values_[node.first_output + i];
       if (!grads[i].defined() && node.backward != run_split_backward) grads[i] = ctx_.zeros(v.shape, v.dtype);

@@ -71,6 +71,7 @@ void StepRun::run_part() {
 }
 
 void StepRun::micro_step() {
+  const PhaseGuard phase(ctx_, Phase::forward);
   ctx_.tape().reset();
   const GradModeGuard mode(ctx_, spec_.mode == StepMode::forward ? GradMode::off : GradMode::record);
   const Tensor loss = model_.loss(ctx_, ids_, targets_);

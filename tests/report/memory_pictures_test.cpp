@@ -40,7 +40,9 @@ TEST(MemorySvg, ShowsPhasesTagsAndThePeak) {
   EXPECT_TRUE(has(other, "peak, backward 12.50 KiB"));
   r.timed = true;
   EXPECT_TRUE(has(memory_svg(r, analyse(r), "t"), "time, 0.005 ms in all"));
-  EXPECT_TRUE(has(memory_svg({.scopes = {""}}, {}, "nothing"), "</svg>"));
+  MemoryRecord empty;
+  empty.scopes = {""};
+  EXPECT_TRUE(has(memory_svg(empty, {}, "nothing"), "</svg>"));
 }
 
 TEST(MemoryPage, HoldsTheEventsAndNeedsNoNetwork) {

@@ -107,11 +107,11 @@ expect 2 2 '^hint: it takes both, forward, backward, dgrad, wgrad$' bench op lin
 expect 2 2 "^kiln: --variant is '', which holds an empty name$" bench op rms_norm --variant ''
 expect 2 2 '^kiln: size rows is given twice$' bench op rms_norm --shape rows=2,rows=3
 expect 3 2 '^kiln: \[attention\] .* has too many elements$' \
-  bench op attention --shape batch=2147483648,heads=2147483648 --device cpu
+  bench op attention --shape batch=2147483648,heads=2147483648 --device cpu --out "$work/full"
 expect 3 2 '^kiln: \[rms_norm\] .* needs .* GiB of host memory' \
-  bench op rms_norm --shape rows=2147483648,cols=2147483648 --device cpu
+  bench op rms_norm --shape rows=2147483648,cols=2147483648 --device cpu --out "$work/full"
 expect 3 2 '^kiln: \[batched_matmul\] .*( GiB of host memory|than can be counted)' \
-  bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu
+  bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu --out "$work/full"
 expect 2 2 '^kiln: meta runs no kernels' bench op rms_norm --device meta
 expect 2 1 "^kiln: unknown option '--jsno'; did you mean '--json'\?$" bench op rms_norm --jsno
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench op rms_norm --device cuda:9999

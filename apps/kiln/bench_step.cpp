@@ -21,12 +21,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
-  RankOptions o = options_for(request.device, request.threads, request.seed);
-  o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
-  return o;
-}
-
 double sum_of_floors(const std::vector<TimedOp>& ops, const Rates& best) {
   double sum = 0;
   for (const TimedOp& op : ops) sum += op.floor_ms(best);
@@ -178,20 +172,7 @@ std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& r
 void run_row(const BenchStepRequest& request, StepRow& row, Clock::time_point begun) {
   const RankOptions rank = rank_for(request, row);
   attempt(rank, row, [&](OutOfMemory& full) {
-    StepPlan plan = plan_step(row.spec, rank);
-    row.predicted = plan.memory;
-    row.planned = std::move(plan.ops);
-    row.least = least_ops(request, row);
-    for (const TimedOp& op : row.planned) {
-      const std::pair<std::string, std::string> entry(op.op, op.variant);
-      if (std::find(row.ops.begin(), row.ops.end(), entry) == row.ops.end()) row.ops.push_back(entry);
-    }
-    row.room = room_on(request.device);
-    if (row.predicted.peak_total > row.room)
-      return no_memory(row, rank,
-                       cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
-                           " are available"));
-    time_steps(request, rank, full, row, begun);
+    if (plan_row(request, row)) time_steps(request, rank, full, row, begun);
   });
 }
 
@@ -237,7 +218,9 @@ StepRow make_row(const BenchStepRequest& r, const ModelSize& size, int64_t conte
   return row;
 }
 
-std::vector<StepRow> all_rows(const BenchStepRequest& r) {
+}  // namespace
+
+std::vector<StepRow> step_rows(const BenchStepRequest& r) {
   std::vector<StepRow> rows;
   for (const ModelSize& size : r.sizes) {
     for (int64_t context : r.contexts) {
@@ -251,7 +234,29 @@ std::vector<StepRow> all_rows(const BenchStepRequest& r) {
   return rows;
 }
 
-}  // namespace
+RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
+  RankOptions o = options_for(request.device, request.threads, request.seed);
+  o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
+  return o;
+}
+
+bool plan_row(const BenchStepRequest& request, StepRow& row) {
+  const RankOptions rank = rank_for(request, row);
+  StepPlan plan = plan_step(row.spec, rank);
+  row.predicted = plan.memory;
+  row.planned = std::move(plan.ops);
+  row.least = least_ops(request, row);
+  for (const TimedOp& op : row.planned) {
+    const std::pair<std::string, std::string> entry(op.op, op.variant);
+    if (std::find(row.ops.begin(), row.ops.end(), entry) == row.ops.end()) row.ops.push_back(entry);
+  }
+  row.room = room_on(request.device);
+  if (row.predicted.peak_total <= row.room) return true;
+  no_memory(row, rank,
+            cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
+                " are available"));
+  return false;
+}
 
 double StepRow::predicted_ms() const { return sum_of_floors(planned, best); }
 double StepRow::floor_ms() const { return sum_of_floors(least, best); }
@@ -317,13 +322,13 @@ void check_bench_step(const BenchStepRequest& r) {
         cat("--split needs CUPTI on a GPU: ", why),
         "it comes with the CUDA toolkit: put its lib64 or extras/CUPTI/lib64 folder into LD_LIBRARY_PATH",
         ErrorKind::unavailable);
-  for (const StepRow& row : all_rows(r)) check_config(row.spec.model);
+  for (const StepRow& row : step_rows(r)) check_config(row.spec.model);
 }
 
 BenchStepReport bench_step(const BenchStepRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchStepReport report;
-  report.rows = all_rows(r);
+  report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
   for (StepRow& row : report.rows) {
     report.stopped = report.stopped || (r.stop && r.stop());

@@ -101,6 +101,13 @@ void check_bench_step(const BenchStepRequest& request);
 BenchStepReport bench_step(const BenchStepRequest& request,
                            const std::function<void(const std::string&)>& progress);
 
+// A row for each combination of the request's lists, nothing in it measured yet.
+std::vector<StepRow> step_rows(const BenchStepRequest& request);
+// What a row runs with.
+RankOptions rank_for(const BenchStepRequest& request, const StepRow& row);
+// From meta: its peaks, ops and floor. False where the device has no room for it, and the row says so.
+bool plan_row(const BenchStepRequest& request, StepRow& row);
+
 // Peaks of a step and every op it runs, from meta.
 struct StepPlan {
   MemoryStats memory;

@@ -216,11 +216,17 @@ std::vector<std::string> cell_words(const CLI::App& command, const GridCell& cel
 }
 
 void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const CommonOptions& common,
-                     PageFormat format, const std::vector<std::string>& sizes) {
+                     PageFormat format, const std::vector<std::string>& sizes,
+                     const std::vector<GridAxis>& own) {
   SweepRequest request;
   request.axes = read_axes(options.grid);
   check_keys(command, request.axes, sizes);
   request.words = shared_words(command, common);
+  for (const GridAxis& axis : own) {
+    std::erase_if(request.words,
+                  [&](const std::string& w) { return w.starts_with(fmt::format("--{}=", axis.key)); });
+    request.axes.push_back(axis);
+  }
   for (const std::string& word : request.words) {
     if (word.starts_with("-")) break;
     request.command += (request.command.empty() ? "" : " ") + word;

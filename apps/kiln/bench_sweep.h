@@ -25,9 +25,11 @@ struct SweepOptions {
 std::shared_ptr<SweepOptions> add_sweep_options(CLI::App* command);
 
 // Runs the sweep that `command` was given, prints its page in `format` and throws where a cell failed.
-// `sizes` are keys of the grid that go into --shape: those of the op.
+// `sizes` are keys of the grid that go into --shape: those of the op. `own` are axes the command has by
+// itself, behind those of --grid.
 void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const CommonOptions& common,
-                     PageFormat format, const std::vector<std::string>& sizes = {});
+                     PageFormat format, const std::vector<std::string>& sizes = {},
+                     const std::vector<GridAxis>& own = {});
 
 // "bench", "step", "--batch=4": the command as it was typed, without what belongs to the sweep and to its
 // page.

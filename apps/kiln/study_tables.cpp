@@ -4,6 +4,7 @@
 
 #include "report/op_studies.h"
 #include "report/step_studies.h"
+#include "report/warmup_tables.h"
 
 namespace kiln::cli {
 namespace {
@@ -42,6 +43,15 @@ std::string op_page(std::span<const json> rows, PageFormat format) {
   return text;
 }
 
+std::string warmup_page(std::span<const json> rows, PageFormat format) {
+  const TextTable steps = warmup_table(rows), first = first_step_table(rows);
+  std::string text;
+  if (steps.size() > 1)
+    text += titled("every step, each in a program that had done nothing before", steps, 3, format);
+  if (first.size() > 1) text += titled("where the first step's time goes", first, 1, format);
+  return text;
+}
+
 }  // namespace
 
 std::vector<json> rows_of(const std::vector<std::string>& result_lines) {
@@ -53,6 +63,7 @@ std::vector<json> rows_of(const std::vector<std::string>& result_lines) {
 std::string studies_page(const std::string& command, std::span<const json> rows, PageFormat format) {
   if (command.starts_with("bench step")) return step_page(rows, format);
   if (command.starts_with("bench op")) return op_page(rows, format);
+  if (command.starts_with("bench warmup")) return warmup_page(rows, format);
   return {};
 }
 

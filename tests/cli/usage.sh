@@ -146,6 +146,36 @@ expect 2 1 "^kiln: --kernels is '0'; expected a number from 1 to" bench step --k
 expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are available$' \
   bench step --size 10b --batch 4096 --ctx 4096 --device cpu --out "$work/steps"
 grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"
+
+# Sweeps, and the forms of a page.
+grid=("${step[@]}" --size nano --out "$work/grid")
+expect 0 0 '^8 +fp32 ' "${grid[@]:0:2}" --batch 2 --warmup 1 --steps 2 --size nano --grid ctx=8,16 --grid dtype=fp32,bf16 \
+  --device cpu --threads 1 --out "$work/grid"
+grep -q '^ctx .*size=nano mode=full dtype=fp32 ' "$work/out" || fail "kiln bench step --grid: no law of growth"
+grep -q 'fp32 to bf16 (optimized)' "$work/out" || fail "kiln bench step --grid: fp32 and bf16 are not compared"
+[[ $(grep -c '"cell":' "$work/grid/results.jsonl") == 4 ]] || fail "kiln bench step --grid: expected 4 stored rows"
+for form in 'md:^\| size ' 'latex:^\\begin\{tabular\}' 'csv:^size,mode,' 'json:^\{' 'table:^size +mode '; do
+  expect 0 0 "${form#*:}" "${grid[@]}" --format "${form%%:*}"
+done
+expect 0 0 '^ *pass +variant ' bench op add --shape rows=4,cols=8 --device cpu --format table --out "$work/grid"
+expect 0 0 '^\\begin\{tabular\}' bench op add --shape rows=4,cols=8 --device cpu --format latex --out "$work/grid"
+expect 0 0 'where it pays' bench op swiglu --grid rows=2..16 --shape cols=8 --device cpu --threads 1 --out "$work/grid"
+expect 0 0 '^\\begin\{tabular\}' bench flash --seq 16 --d 8 --dtype fp32 --iters 2 --device cpu --format latex --out "$work/grid"
+expect 0 0 '^off +' bench attention --grid causal=on,off --seq 16 --d 8 --batch 1 --iters 2 --device cpu --out "$work/grid"
+expect 0 0 '^nano +2 +\(' bench warmup --size nano --batch 2 --ctx 8 --warmup 0,2 --steps 3 --device cpu --out "$work/grid"
+grep -q '^excess of the first step' "$work/out" || fail "kiln bench warmup: the first step is not taken apart"
+expect 0 0 '"steps_ms"' bench warmup --size nano --ctx 8 --warmup 1 --steps 3 --device cpu --json --out "$work/grid"
+expect 2 2 "^hint: did you mean 'small'\?$" bench step --grid size=small,smal --device cpu --out "$work/grid"
+expect 2 2 "^hint: did you mean 'ctx'\?$" bench step --grid ctxx=8 --device cpu --out "$work/grid"
+expect 2 1 '^kiln: ctx is in --grid and given as --ctx too$' bench step --ctx 8 --grid ctx=8,16 --device cpu
+expect 2 2 "^kiln: --grid is 'ctx'; expected key=value,value$" bench step --grid ctx --device cpu
+expect 2 1 "^kiln: --cell-timeout is 'soon'; expected a number" bench step --grid ctx=8 --cell-timeout soon --device cpu
+expect 2 2 "^hint: did you mean 'latex'\?$" bench step --format late
+expect 2 2 "^kiln: --size is 'nano,tiny'; expected one$" bench warmup --size nano,tiny --warmup 1 --device cpu
+expect 2 1 "^kiln: --warmup is 'x'; expected a number" bench warmup --warmup 0,x --device cpu
+expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench step --size nano --grid ctx=8,16 --device cpu --out /dev/null/x
+printf '{"torn' >>"$work/grid/results.jsonl"
+expect 0 1 'the last line was cut off after 6 bytes and is removed$' "${grid[@]}"
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${step[@]}" --size nano --out /dev/null/x
 
 cells=(--iters 2 --device cpu --threads 1 --out "$work/attention")

@@ -96,6 +96,13 @@ ordered_json tags_json(const MemoryStats& m) {
   return tags;
 }
 
+// By the ops' own cost functions, recomputed work included.
+Cost executed(const StepRow& r) {
+  Cost sum;
+  for (const TimedOp& op : r.planned) sum = sum + op.cost;
+  return sum;
+}
+
 // Medians beside the row's other figures, and all that is known of each phase below `phases`.
 void add_phases(const StepRow& r, ordered_json& row) {
   if (!r.phases) {
@@ -153,6 +160,8 @@ ordered_json row_json(const BenchStepReport& report, const StepRow& r) {
               {"tokens_per_step", r.tokens()},
               {"tokens_per_s", r.tokens_per_second()},
               {"flops", r.flops},
+              {"executed_flops", executed(r).flops},
+              {"bytes", executed(r).bytes},
               {"tflops", r.flops_per_second() / 1e12},
               {"of_gemm", r.flops_per_second() / r.best.flops},
               {"predicted_ms", r.predicted_ms()},

@@ -72,14 +72,18 @@ Ladder ladder_of(const std::vector<const json*>& rows) {
       rung.bytes += number_at(*row, "bytes").value_or(0);
       rung.flops += number_at(*row, "flops").value_or(0);
       rung.predicted_ms += number_at(*row, "predicted_ms").value_or(0);
-      rung.floor_ms += number_at(*row, "floor_ms").value_or(0);
     }
     if (rung.pass_ms.size() == ladder.passes.size()) ladder.rungs.push_back(std::move(rung));
   }
   std::stable_sort(ladder.rungs.begin(), ladder.rungs.end(),
                    [](const Rung& a, const Rung& b) { return a.ms > b.ms; });
+  // Of all passes together: a variant may do in one pass what another leaves to the next.
+  double floor = 0;
+  for (const Rung& rung : ladder.rungs)
+    floor = floor == 0 ? rung.predicted_ms : std::min(floor, rung.predicted_ms);
   for (std::size_t i = 0; i < ladder.rungs.size(); ++i) {
     Rung& rung = ladder.rungs[i];
+    rung.floor_ms = floor;
     rung.over_first = ladder.rungs.front().ms / rung.ms;
     if (i == 0) continue;
     const Rung& below = ladder.rungs[i - 1];

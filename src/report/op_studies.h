@@ -19,7 +19,8 @@ struct Rung {
   std::vector<double> pass_ms;  // as Ladder::passes has them
   double ms = 0;                // their sum
   double bytes = 0, flops = 0;  // its own
-  double predicted_ms = 0, floor_ms = 0;
+  double predicted_ms = 0;
+  double floor_ms = 0;                   // the least that a rung of this ladder is predicted to take
   double over_last = 0, over_first = 0;  // how many times faster than the rung below, and than the lowest
   Comparison::Verdict verdict = Comparison::Verdict::too_few;  // against the rung below, over its first pass
   bool won_every_pass = false;                                 // against the rung below

@@ -149,7 +149,7 @@ grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || 
 
 # Sweeps, and the forms of a page.
 grid=("${step[@]}" --size nano --out "$work/grid")
-expect 0 0 '^8 +fp32 ' "${grid[@]:0:2}" --batch 2 --warmup 1 --steps 2 --size nano --grid ctx=8,16 --grid dtype=fp32,bf16 \
+expect 0 0 '^8 +fp32 ' bench step --batch 2 --warmup 1 --steps 2 --size nano --grid ctx=8,16 --grid dtype=fp32,bf16 \
   --device cpu --threads 1 --out "$work/grid"
 grep -q '^ctx .*size=nano mode=full dtype=fp32 ' "$work/out" || fail "kiln bench step --grid: no law of growth"
 grep -q 'fp32 to bf16 (optimized)' "$work/out" || fail "kiln bench step --grid: fp32 and bf16 are not compared"

@@ -106,6 +106,7 @@ TEST(OpStudies, ALadderClimbsFromTheSlowest) {
   EXPECT_TRUE(ladders[0].rungs[2].won_every_pass);
   const TextTable table = ladder_table(ladders[0]);
   EXPECT_EQ(table[3][0], "fused");
+  EXPECT_NEAR(ladders[0].rungs[0].floor_ms, 1.5, 1e-9) << "what fused is predicted to take, 1 / 2 + 2 / 2";
   EXPECT_EQ(table[3].back(), "4.00x");
   EXPECT_EQ(table[3][7], "0.0002") << "MB moved";
   EXPECT_EQ(table[3][8], "75 %") << "of naive's 800 bytes saved";

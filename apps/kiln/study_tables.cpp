@@ -56,6 +56,7 @@ std::string warmup_page(std::span<const json> rows, PageFormat format) {
 
 std::vector<json> rows_of(const std::vector<std::string>& result_lines) {
   std::vector<json> rows;
+  rows.reserve(result_lines.size());
   for (const std::string& line : result_lines) rows.push_back(json::parse(line));
   return rows;
 }

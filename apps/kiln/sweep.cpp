@@ -62,6 +62,7 @@ std::string why_not(const SweepRequest& request, const CellRun& run) {
 
 void store(const SweepRequest& request, const SweepCell& cell) {
   std::vector<std::string> lines;
+  lines.reserve(cell.rows.size());
   for (const json& row : cell.rows) lines.push_back(row.dump(-1, ' ', false, json::error_handler_t::replace));
   append_results(request.out, lines);
 }

@@ -15,6 +15,7 @@ using nlohmann::ordered_json;
 
 std::vector<std::string> keys_of(const SweepReport& report) {
   std::vector<std::string> keys;
+  keys.reserve(report.axes.size());
   for (const GridAxis& axis : report.axes) keys.push_back(axis.key);
   return keys;
 }

@@ -49,6 +49,7 @@ struct Pipe {
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(s, SIG_DFL);
   const int nothing = ::open("/dev/null", O_RDWR);
+  if (nothing < 0) ::_exit(127);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
@@ -88,6 +89,7 @@ void write_all(int to, const std::string& text) {
 ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& limits) {
   std::vector<char*> argv;
   std::vector<std::string> copies = words;
+  argv.reserve(copies.size() + 1);
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
   Pipe errors;

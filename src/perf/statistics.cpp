@@ -83,6 +83,7 @@ struct Ranked {
 
 Ranked rank(std::span<const double> a, std::span<const double> b) {
   std::vector<std::pair<double, bool>> all;  // and whether it is of the first set
+  all.reserve(a.size() + b.size());
   for (double x : a) all.emplace_back(x, true);
   for (double x : b) all.emplace_back(x, false);
   std::sort(all.begin(), all.end());

@@ -89,6 +89,7 @@ std::string latex_table(const TextTable& table, std::size_t left) {
                                  std::string(columns - words, 'r'));
   for (std::size_t i = 0; i < table.size(); ++i) {
     std::vector<std::string> cells;
+    cells.reserve(table[i].size());
     for (const std::string& cell : table[i]) cells.push_back(latex_escaped(cell));
     text += fmt::format("{} \\\\\n{}", fmt::join(cells, " & "), i == 0 ? "\\midrule\n" : "");
   }

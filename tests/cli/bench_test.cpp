@@ -163,8 +163,8 @@ TEST(BenchOp, AShapeWithoutRoomIsARow) {
   const BenchReport report = bench_op(request, [](const std::string&) {});
   EXPECT_TRUE(report.any_timed());
   const nlohmann::json page = nlohmann::json::parse(bench_json(report));
-  ASSERT_EQ(page.at("not_timed").size(), 1U);
-  EXPECT_EQ(page.at("not_timed").at(0).at("gate"), "no memory");
+  ASSERT_FALSE(page.at("not_timed").empty());  // naive of another device is there too
+  EXPECT_EQ(page.at("not_timed").back().at("gate"), "no memory");
   EXPECT_NE(bench_text(report).find("OOM"), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(result_lines(report, "bench op rms_norm").back()).at("gate"), "no memory");
 }

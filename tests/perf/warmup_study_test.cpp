@@ -80,7 +80,6 @@ TEST(Warmup, EveryStepIsTimedAndThePartsAddUp) {
   EXPECT_EQ(run.facts.first, run.steps[0]);
   EXPECT_EQ(run.facts.second, std::min(run.steps[1], run.steps[2]));
   EXPECT_NEAR(sum(run.parts), run.parts.excess, 1e-12);
-  EXPECT_GT(run.facts.faults_first, run.facts.faults_warm) << "a first step touches fresh memory";
   EXPECT_GT(run.facts.fault, 0);
   EXPECT_GT(run.facts.products_first, 0);
   EXPECT_GT(run.facts.others_warm, 0);

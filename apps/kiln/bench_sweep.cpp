@@ -120,7 +120,7 @@ std::string last_word(const std::string& errors) {
 CellRun run_cell(const std::vector<std::string>& words, const std::string& out, double timeout,
                  const std::function<bool()>& stop) {
   const CellFolder folder(out);
-  std::vector<std::string> all = {own_program()};
+  std::vector<std::string> all = {kOwnProgram};
   all.insert(all.end(), words.begin(), words.end());
   all.push_back("--out=" + folder.path());
   const ChildResult child = run_child(all, {timeout, stop});

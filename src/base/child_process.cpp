@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 
 #include "base/error.h"
 
@@ -127,7 +126,7 @@ std::string in_a_copy(const std::function<std::string()>& work) {
   if (child == 0) {  // first byte: what kind of answer it is; then the text, and after a zero byte the hint
     std::string text;
     try {
-      text = "=" + work();
+      text = cat('=', work());
     } catch (const Error& e) {
       text = cat(static_cast<int>(e.kind()), e.what(), '\0', e.hint());
     } catch (const std::exception& e) {
@@ -147,13 +146,6 @@ std::string in_a_copy(const std::function<std::string()>& work) {
   const auto kind = static_cast<ErrorKind>(text.front() - '0');
   const std::size_t hint = text.find('\0');
   throw Error(text.substr(1, hint - 1), text.substr(hint + 1), kind);
-}
-
-std::string own_program() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw Error(cat("cannot find this program's own file: ", error.message()));
-  return path.string();
 }
 
 }  // namespace kiln

@@ -30,7 +30,7 @@ ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& 
 // threads) is gone with it. An Error it throws is thrown here. For callers with no other threads.
 std::string in_a_copy(const std::function<std::string()>& work);
 
-// Of this program, to start it again.
-std::string own_program();
+// This program, to start it again: the very file that runs, even if another was put in its place meanwhile.
+inline constexpr const char* kOwnProgram = "/proc/self/exe";
 
 }  // namespace kiln

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -159,6 +161,26 @@ TEST(BenchStep, StoppedItReportsTheRowsThatAreDone) {
   EXPECT_TRUE(report.stopped);
   ASSERT_EQ(report.rows.size(), 2U);
   EXPECT_EQ(step_result_lines(report).size(), 2U);
+}
+
+// What scripts rely on stands in the manual.
+TEST(BenchStep, EveryKeyIsDocumented) {
+  BenchStepRequest r = little_request();
+  r.precisions = {Precision::fp32, Precision::bf16};
+  r.contexts = {8, 16};
+  const json page = json::parse(step_json(run(r)));
+  std::ifstream file(std::string(KILN_TESTS_FOLDER) + "/../docs/measuring.md");
+  const std::string manual{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_FALSE(manual.empty());
+  auto check = [&](const json& object) {
+    for (const auto& [key, value] : object.items())
+      EXPECT_NE(manual.find("`" + key + "`"), std::string::npos) << key;
+  };
+  check(page);
+  check(page.at("rows").at(0));
+  check(page.at("rows").at(0).at("phases"));
+  check(page.at("pairs").at(0));
+  check(page.at("scaling").at(0));
 }
 
 TEST(BenchStep, ThePeakIsTheOneMetaPredicted) {

@@ -4,18 +4,18 @@
 
 namespace kiln {
 
-std::string_view name_of(StepPhase p) {
-  constexpr std::array<std::string_view, kStepPhases> kNames = {"forward", "backward", "optimizer"};
+std::string_view name_of(StepPart p) {
+  constexpr std::array<std::string_view, kStepParts> kNames = {"forward", "backward", "optimizer"};
   return kNames[static_cast<std::size_t>(p)];
 }
 
 bool PhaseWatch::advance(const OpEvent& e) {
-  const StepPhase before = phase_;
+  const StepPart before = phase_;
   if (e.pass == Pass::backward || e.recomputed) {
-    phase_ = StepPhase::backward;
-  } else if (phase_ == StepPhase::backward) {
+    phase_ = StepPart::backward;
+  } else if (phase_ == StepPart::backward) {
     const OpClass c = class_of(e.op);
-    phase_ = c == OpClass::update || c == OpClass::scalars ? StepPhase::update : StepPhase::forward;
+    phase_ = c == OpClass::update || c == OpClass::scalars ? StepPart::update : StepPart::forward;
   }
   return phase_ != before;
 }
@@ -39,17 +39,17 @@ void PhaseTimes::on_op_begin(RankContext& ctx, const OpEvent& event) {
     watch_.begin_step();
   }
   if (!watch_.advance(event)) return;
-  if (used_ == marks_.size()) marks_.push_back({ctx.backend().make_timing_event(), StepPhase::forward});
+  if (used_ == marks_.size()) marks_.push_back({ctx.backend().make_timing_event(), StepPart::forward});
   marks_[used_].next = watch_.phase();
   marks_[used_].event->record(ctx.compute());
   ++used_;
 }
 
-std::array<double, kStepPhases> PhaseTimes::end_step() {
+std::array<double, kStepParts> PhaseTimes::end_step() {
   end_->record(ctx_.compute());
-  std::array<double, kStepPhases> seconds{};
+  std::array<double, kStepParts> seconds{};
   const TimingEvent* from = begin_.get();
-  StepPhase phase = StepPhase::forward;
+  StepPart phase = StepPart::forward;
   for (std::size_t i = 0; i <= used_; ++i) {
     const TimingEvent* to = i < used_ ? marks_[i].event.get() : end_.get();
     if (i == 0) (void)end_->elapsed_ms(*begin_);  // all of the step is done before any mark inside it is read

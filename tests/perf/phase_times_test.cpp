@@ -23,16 +23,16 @@ TEST(PhaseWatch, FollowsAStepOfTwoMicroSteps) {
     w.advance(event(op, pass, recomputed));
     return w.phase();
   };
-  EXPECT_EQ(at("embedding", Pass::forward), StepPhase::forward);
-  EXPECT_EQ(at("accumulate_loss", Pass::forward), StepPhase::forward);
-  EXPECT_EQ(at("linear", Pass::backward), StepPhase::backward);
-  EXPECT_EQ(at("linear", Pass::forward, true), StepPhase::backward) << "done again for backward";
-  EXPECT_EQ(at("embedding", Pass::forward), StepPhase::forward) << "the next micro-step";
-  EXPECT_EQ(at("linear", Pass::backward), StepPhase::backward);
-  EXPECT_EQ(at("square_sum", Pass::forward), StepPhase::update);
-  EXPECT_EQ(at("adamw", Pass::forward), StepPhase::update);
+  EXPECT_EQ(at("embedding", Pass::forward), StepPart::forward);
+  EXPECT_EQ(at("accumulate_loss", Pass::forward), StepPart::forward);
+  EXPECT_EQ(at("linear", Pass::backward), StepPart::backward);
+  EXPECT_EQ(at("linear", Pass::forward, true), StepPart::backward) << "done again for backward";
+  EXPECT_EQ(at("embedding", Pass::forward), StepPart::forward) << "the next micro-step";
+  EXPECT_EQ(at("linear", Pass::backward), StepPart::backward);
+  EXPECT_EQ(at("square_sum", Pass::forward), StepPart::update);
+  EXPECT_EQ(at("adamw", Pass::forward), StepPart::update);
   w.begin_step();
-  EXPECT_EQ(w.phase(), StepPhase::forward);
+  EXPECT_EQ(w.phase(), StepPart::forward);
 }
 
 StepSpec nano(StepMode mode, bool graph) {

@@ -270,6 +270,8 @@ void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const
     for (const std::string& line : report.remarks) fmt::print(stderr, "{}\n", line);
   }
   for (const SweepCell& cell : report.cells) {
+    if (cell.status == SweepCell::Status::unavailable && !report.any_done())
+      throw Error(fmt::format("{}: {}", str(cell.values), cell.reason), {}, ErrorKind::unavailable);
     if (cell.status == SweepCell::Status::failed)
       throw Error(fmt::format("{}: {}", str(cell.values), cell.reason),
                   "the other cells are kept; run it again");

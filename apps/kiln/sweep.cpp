@@ -71,7 +71,9 @@ void finish_cell(const SweepRequest& request, CellRun run, SweepCell& cell) {
   cell.seconds = run.seconds;
   if (run.stopped) return;
   if (run.rows.empty()) {
-    cell.status = run.timed_out ? Status::timed_out : Status::failed;
+    cell.status = run.timed_out                        ? Status::timed_out
+                  : run.status == 3 && run.signal == 0 ? Status::unavailable
+                                                       : Status::failed;
     cell.reason = why_not(request, run);
     json row = {{"command", request.command},
                 {"gate", name_of(cell.status)},
@@ -90,13 +92,15 @@ void finish_cell(const SweepRequest& request, CellRun run, SweepCell& cell) {
     row["grid"] = grid_json(cell.values);
   }
   cell.rows = std::move(run.rows);
-  if (cell.status != Status::failed) store(request, cell);  // a failure is worth another try
+  // A failure is worth another try, and what a machine lacks today it may have tomorrow.
+  if (cell.status != Status::failed && cell.status != Status::unavailable) store(request, cell);
 }
 
 }  // namespace
 
 std::string_view name_of(SweepCell::Status s) {
-  constexpr std::array<std::string_view, 5> kNames = {"done", "no memory", "timed out", "failed", "not run"};
+  constexpr std::array<std::string_view, 6> kNames = {"done",          "no memory", "timed out",
+                                                      "not available", "failed",    "not run"};
   return kNames[static_cast<std::size_t>(s)];
 }
 

@@ -34,7 +34,8 @@ struct SweepRequest {
 
 struct SweepCell {
   // done: it has rows. The others have a reason; left: the sweep was stopped before it was over.
-  enum class Status { done, no_memory, timed_out, failed, left };
+  // unavailable: this machine or build lacks something, and no other cell suffers from it.
+  enum class Status { done, no_memory, timed_out, unavailable, failed, left };
   GridCell values;
   std::string id;
   Status status = Status::left;

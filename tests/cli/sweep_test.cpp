@@ -186,6 +186,14 @@ TEST(Sweep, NoMemoryIsAResultAndAFailureIsTriedAgain) {
   EXPECT_EQ(f.runs, 3);
   f.answer = [](const GridCell&) {
     CellRun run;
+    run.status = 3;
+    run.reason = "there is no GPU";
+    return run;
+  };
+  EXPECT_EQ(f.run().cells[0].status, Status::unavailable);
+  EXPECT_EQ(read_results(f.folder.path()).rows.size(), 1U);
+  f.answer = [](const GridCell&) {
+    CellRun run;
     run.signal = 11;
     return run;
   };

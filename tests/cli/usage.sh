@@ -165,6 +165,8 @@ expect 0 0 '^off +' bench attention --grid causal=on,off --seq 16 --d 8 --batch 
 expect 0 0 '^nano +2 +\(' bench warmup --size nano --batch 2 --ctx 8 --warmup 0,2 --steps 3 --device cpu --out "$work/grid"
 grep -q '^excess of the first step' "$work/out" || fail "kiln bench warmup: the first step is not taken apart"
 expect 0 0 '"steps_ms"' bench warmup --size nano --ctx 8 --warmup 1 --steps 3 --device cpu --json --out "$work/grid"
+expect 3 1 '^kiln: variant=lt: \[linear\] nothing could be timed' \
+  bench op linear --grid variant=lt --shape rows=2,in=2,out=2 --device cpu --out "$work/grid"
 expect 2 2 "^hint: did you mean 'small'\?$" bench step --grid size=small,smal --device cpu --out "$work/grid"
 expect 2 2 "^hint: did you mean 'ctx'\?$" bench step --grid ctxx=8 --device cpu --out "$work/grid"
 expect 2 1 '^kiln: ctx is in --grid and given as --ctx too$' bench step --ctx 8 --grid ctx=8,16 --device cpu

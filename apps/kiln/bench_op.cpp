@@ -125,7 +125,8 @@ std::vector<Cost> costs_of_all(const BenchOpRequest& request, const OpListing& l
     if (v.device != request.device.target) continue;
     try {
       costs.push_back(cost_of(request.bench, shape, dtype, v.name, request.device.target, &form));
-    } catch (const Error&) {  // it does not take this shape
+    } catch (const Error&) {
+      continue;  // it does not take this shape
     }
   }
   return costs;

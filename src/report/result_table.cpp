@@ -130,6 +130,7 @@ ResultTable result_table(std::span<const json> rows, const std::vector<std::stri
   result.table.push_back(std::move(heading));
   for (const json& row : rows) {
     std::vector<std::string> line;
+    line.reserve(result.left + figures.size());
     for (const std::string& axis : axes) line.push_back(axis_value(row, axis));
     for (const char* key : words) line.push_back(word_at(row, key));
     for (const Column& c : figures) line.push_back(shown(row, c));

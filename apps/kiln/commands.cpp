@@ -19,6 +19,8 @@ std::span<const Command> commands() {
        "kiln eval --checkpoint runs/README-nano --text README.md --json", add_eval},
       {"bench", "timed studies: op, step, attention, flash, leaderboard",
        "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16", add_bench},
+      {"profile", "where a training step goes: ranges, kernels, launches, and a timeline",
+       "kiln profile --size small --batch 1 --ctx 128 --json", add_profile},
       {"precision", "what number formats do: accumulate, toymodel, layernorm, accumulation",
        "kiln precision accumulate", add_precision},
       {"tune", "measures algorithms of matrix products, or tiles of attention, and keeps the fastest",

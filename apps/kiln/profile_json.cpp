@@ -96,12 +96,14 @@ ordered_json not_products_json(const ProfileReport& report, const StepProfile& p
   return {{"above", report.above}, {"kernels", kernels}, {"groups", groups}};
 }
 
-ordered_json share_json(const Trace& t, const PhaseSet& set) {
-  const MatmulShare m = matmul_share(t, set);
+ordered_json share_json(const Trace& t, const PhaseSet& set, const OpRates& rates) {
+  const MatmulShare m = matmul_share(t, set, rates);
   return {{"total_ms", m.total_ms},
           {"matmul_ms", m.matmul_ms},
           {"attention_ms", m.attention_ms},
           {"share", m.matmul()},
+          {"predicted_share", m.predicted},
+          {"floor_share", m.at_the_floor},
           {"with_attention", m.with_attention()}};
 }
 
@@ -169,10 +171,10 @@ ordered_json step_page(const ProfileReport& report, const StepProfile& p) {
                {"top_kernel", top_json(p)},
                {"not_matmul", not_products_json(report, p)},
                {"matmul_share",
-                {{"forward_alone", share_json(p.forward.median(), kForward)},
-                 {"forward", share_json(t, kForward)},
-                 {"forward_backward", share_json(t, kForwardBackward)},
-                 {"step", share_json(t, kWholeStep)}}},
+                {{"forward_alone", share_json(p.forward.median(), kForward, p.rates)},
+                 {"forward", share_json(t, kForward, p.rates)},
+                 {"forward_backward", share_json(t, kForwardBackward, p.rates)},
+                 {"step", share_json(t, kWholeStep, p.rates)}}},
                {"attention", attention_json(p)},
                {"launches",
                 {{"forward_alone", launches_of(p.forward.median(), kForward)},

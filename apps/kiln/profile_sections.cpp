@@ -122,9 +122,9 @@ ProfileSection products_section(const StepProfile& p) {
   ProfileSection s{"The share of matrix products", {}, 1, {}};
   s.table = {{"of", "all ms", "products ms", "share", "predicted", "at the floor", "with attention"}};
   auto add = [&](const char* name, const Trace& t, const PhaseSet& set) {
-    const MatmulShare m = matmul_share(t, set);
-    s.table.push_back(
-        {name, milli(m.total_ms), milli(m.matmul_ms), percent(m.matmul()), percent(m.with_attention())});
+    const MatmulShare m = matmul_share(t, set, p.rates);
+    s.table.push_back({name, milli(m.total_ms), milli(m.matmul_ms), percent(m.matmul()), percent(m.predicted),
+                       percent(m.at_the_floor), percent(m.with_attention())});
   };
   add("forward alone (inference)", p.forward.median(), kForward);
   add("forward of training", p.step(), kForward);

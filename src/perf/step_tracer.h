@@ -26,7 +26,7 @@ struct TracedWork {
 
 struct TraceOptions {
   int warmups = 2, steps = 5;
-  double max_seconds = 6;  // of all; a slow step is traced fewer times, at least once
+  double max_seconds = 5;  // of all; a slow step is traced fewer times, at least once
 };
 
 struct TracedSteps {

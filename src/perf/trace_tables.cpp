@@ -34,11 +34,11 @@ std::vector<KernelRow> kernels_of(const Trace& trace, const PhaseSet& set, const
   for (const TraceSpan& s : trace.spans) {
     if (s.op >= 0) op_us[static_cast<std::size_t>(s.op)] += s.us();
   }
-  std::map<std::string_view, KernelRow> rows;
+  std::map<std::pair<std::string_view, KernelGroup>, KernelRow> rows;
   double total = 0;
   for (const TraceSpan& s : trace.spans) {
     if (!holds(trace, s, set)) continue;
-    KernelRow& row = rows[s.name];
+    KernelRow& row = rows[{s.name, s.group}];
     row.group = s.group;
     ++row.calls;
     row.ms += s.us() / 1e3;
@@ -51,8 +51,8 @@ std::vector<KernelRow> kernels_of(const Trace& trace, const PhaseSet& set, const
     row.predicted_ms += share * std::max(floor, rates.smallest_ms);
   }
   std::vector<KernelRow> sorted;
-  for (auto& [name, row] : rows) {
-    row.name = name;
+  for (auto& [key, row] : rows) {
+    row.name = key.first;
     row.share = total > 0 ? row.ms / total : 0;
     sorted.push_back(std::move(row));
   }
@@ -82,13 +82,21 @@ std::vector<GroupRow> groups_of(const Trace& trace, const PhaseSet& set) {
   return rows;
 }
 
-MatmulShare matmul_share(const Trace& trace, const PhaseSet& set) {
+MatmulShare matmul_share(const Trace& trace, const PhaseSet& set, const OpRates& rates) {
   MatmulShare share;
-  for (const GroupRow& g : groups_of(trace, set)) {
-    share.total_ms += g.ms;
-    if (g.group == KernelGroup::matmul) share.matmul_ms += g.ms;
-    if (g.group == KernelGroup::attention) share.attention_ms += g.ms;
+  double predicted = 0, floor = 0;  // of all
+  for (const KernelRow& k : kernels_of(trace, set, rates)) {
+    share.total_ms += k.ms;
+    predicted += k.predicted_ms;
+    floor += k.floor_ms;
+    if (k.group == KernelGroup::attention) share.attention_ms += k.ms;
+    if (k.group != KernelGroup::matmul) continue;
+    share.matmul_ms += k.ms;
+    share.predicted += k.predicted_ms;
+    share.at_the_floor += k.floor_ms;
   }
+  if (predicted > 0) share.predicted /= predicted;
+  if (floor > 0) share.at_the_floor /= floor;
   return share;
 }
 

@@ -30,6 +30,11 @@ PhaseSet set_of(StepPhase p);
 
 // --- kernels
 
+struct OpRates {
+  Rates best;              // what the device can do at best
+  double smallest_ms = 0;  // what the smallest op takes here: none is predicted to be faster
+};
+
 struct KernelRow {
   std::string name;  // as in the trace
   KernelGroup group = KernelGroup::elementwise;
@@ -39,10 +44,6 @@ struct KernelRow {
 };
 
 // One row for each name, the slowest first.
-struct OpRates {
-  Rates best;              // what the device can do at best
-  double smallest_ms = 0;  // what the smallest op takes here: none is predicted to be faster
-};
 std::vector<KernelRow> kernels_of(const Trace& trace, const PhaseSet& set, const OpRates& rates);
 
 struct GroupRow {
@@ -55,10 +56,11 @@ std::vector<GroupRow> groups_of(const Trace& trace, const PhaseSet& set);  // th
 // Of all kernels of the set: products, attention in one kernel (products and softmax), and all.
 struct MatmulShare {
   double total_ms = 0, matmul_ms = 0, attention_ms = 0;
+  double predicted = 0, at_the_floor = 0;  // shares of products by the ops' costs
   double matmul() const { return total_ms > 0 ? matmul_ms / total_ms : 0; }
   double with_attention() const { return total_ms > 0 ? (matmul_ms + attention_ms) / total_ms : 0; }
 };
-MatmulShare matmul_share(const Trace& trace, const PhaseSet& set);
+MatmulShare matmul_share(const Trace& trace, const PhaseSet& set, const OpRates& rates);
 
 // --- attention's parts, forward, over all layers; nothing where attention is one kernel
 

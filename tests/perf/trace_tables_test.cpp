@@ -155,17 +155,18 @@ TEST(TraceTables, KernelsAreTheSlowestFirstAndASpanThatChangesChangesThem) {
 
 TEST(TraceTables, SharesOfProducts) {
   Trace t = two_layers();
-  const MatmulShare forward = matmul_share(t, kForward);
+  const MatmulShare forward = matmul_share(t, kForward, kRates);
   EXPECT_NEAR(forward.total_ms, 0.2 + 2 * 2.8 + 0.8, 1e-9);
   EXPECT_NEAR(forward.matmul_ms, 2 * 1.5 + 0.8, 1e-9);
   EXPECT_EQ(forward.attention_ms, 0);
-  const MatmulShare step = matmul_share(t, kWholeStep);
+  EXPECT_NEAR(forward.at_the_floor, (2 * 17 + 1) / (2 * 19 + 2.0), 1e-9);  // 1 ms each, two products of 8
+  const MatmulShare step = matmul_share(t, kWholeStep, kRates);
   EXPECT_NEAR(step.total_ms, 6.6 + 0.1 + 2.5 + 0.7, 1e-9);
   t.spans[3].group = KernelGroup::attention;
-  EXPECT_NEAR(matmul_share(t, kForward).with_attention(), (3.8 + 0.9) / 6.6, 1e-9);
+  EXPECT_NEAR(matmul_share(t, kForward, kRates).with_attention(), (3.8 + 0.9) / 6.6, 1e-9);
   EXPECT_EQ(groups_of(t, kUpdate).front().group, KernelGroup::optimizer);
   EXPECT_TRUE(groups_of(Trace{}, kForward).empty());
-  EXPECT_EQ(matmul_share(Trace{}, kForward).matmul(), 0);
+  EXPECT_EQ(matmul_share(Trace{}, kForward, kRates).matmul(), 0);
 }
 
 TEST(TraceTables, AttentionsPartsAreOfForwardAlone) {

@@ -60,20 +60,16 @@ std::vector<StepProfile> all_steps(const ProfileRequest& r) {
 struct Ready {
   RankContext ctx;
   std::optional<StepRun> step;
-  TracedWork work;
+  TracedWork work, forward;
 
   Ready(const ProfileRequest& r, const StepSpec& spec, OutOfMemory& full) : ctx(rank_for(r)) {
     ctx.allocator().add_observer(&full);
     if (r.tuning) use_tuning(ctx, *r.tuning);
     step.emplace(ctx, spec);
     work = {[this] { step->run(); }, [this] { (void)step->finish(); }};
+    forward = {[this] { step->run_forward(); }, [this] { ctx.synchronize(); }};
   }
 };
-
-StepSpec forward_of(StepSpec spec) {
-  spec.mode = StepMode::forward;
-  return spec;
-}
 
 StepSpec eager(StepSpec spec) {
   spec.step.graph = false;
@@ -90,24 +86,35 @@ void time_step(const ProfileRequest& r, StepProfile& p, OutOfMemory& full) {
   p.measured = ready.ctx.allocator().stats();
 }
 
-TracedSteps trace_mode(const ProfileRequest& r, const StepProfile& p, const StepSpec& spec, OutOfMemory& full,
-                       KernelTimes* times, MemoryStats* measured) {
+struct BothTraces {
+  TracedSteps full, forward;
+};
+
+BothTraces trace_both(const ProfileRequest& r, StepProfile& p, OutOfMemory& full, KernelTimes* times) {
+  TraceOptions less = r.trace;  // a third of the work, a third of the time
+  less.max_seconds = r.trace.max_seconds / 3;
   if (times == nullptr) {
-    Ready ready(r, eager(spec), full);
-    TracedSteps steps = p.source == TraceSource::events ? trace_by_events(ready.ctx, ready.work, r.trace)
-                                                        : trace_by_clock(ready.ctx, ready.work, r.trace);
-    if (measured != nullptr) *measured = ready.ctx.allocator().stats();
-    return steps;
+    Ready ready(r, eager(p.spec), full);
+    const auto trace = p.source == TraceSource::events ? trace_by_events : trace_by_clock;
+    BothTraces both;
+    both.full = trace(ready.ctx, ready.work, r.trace);
+    if (!on_gpu(r)) p.measured = ready.ctx.allocator().stats();
+    both.forward = trace(ready.ctx, ready.forward, less);
+    return both;
   }
-  KernelOrder order;
-  TracedSteps launched;
+  KernelOrder order, forward_order;
+  BothTraces launched;
   {
-    Ready ready(r, eager(spec), full);
-    launched = trace_by_kernels(ready.ctx, ready.work, r.trace, *times, &order);
+    Ready ready(r, eager(p.spec), full);
+    launched.full = trace_by_kernels(ready.ctx, ready.work, r.trace, *times, &order);
+    launched.forward = trace_by_kernels(ready.ctx, ready.forward, less, *times, &forward_order);
   }
-  if (!spec.step.graph) return launched;
-  Ready ready(r, spec, full);
-  return trace_replays(ready.ctx, ready.work, r.trace, *times, order);
+  if (!p.spec.step.graph) return launched;
+  Ready ready(r, p.spec, full);
+  BothTraces replayed;
+  replayed.full = trace_replays(ready.ctx, ready.work, r.trace, *times, order);
+  replayed.forward = trace_replays(ready.ctx, ready.forward, less, *times, forward_order);
+  return replayed;
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -166,11 +173,10 @@ void plan(const ProfileRequest& r, StepProfile& p) {
 
 void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
   attempt(p, [&](OutOfMemory& full) {
-    p.full = trace_mode(r, p, p.spec, full, times, on_gpu(r) ? nullptr : &p.measured);
+    BothTraces both = trace_both(r, p, full, times);
+    p.full = std::move(both.full);
+    p.forward = std::move(both.forward);
     if (!on_gpu(r)) p.timer = p.full.timer;
-    ProfileRequest shorter = r;  // a third of the work, a third of the time
-    shorter.trace.max_seconds = r.trace.max_seconds / 3;
-    p.forward = trace_mode(shorter, p, forward_of(p.spec), full, times, nullptr);
   });
   attempt(p, [&](OutOfMemory&) {
     p.attention = study_attention(p, rank_for(r), r.trace, times);

@@ -232,16 +232,18 @@ ProfileSection dispatch_section(const StepProfile& p) {
 ProfileSection timer_section(const StepProfile& p) {
   ProfileSection s{"The trace against the timer", {}, 1, {}};
   s.lines.push_back(explain_difference(p));
-  s.lines.push_back(fmt::format("Tracing costs {} of a step ({} traced steps, {} without).",
-                                percent(p.tracing_cost()), p.full.steps.size(), p.timer.samples.size()));
+  s.lines.push_back(
+      fmt::format("Tracing costs {:+.1f} % of a step ({} traced, {} without, whose p20 and p80 are {:.1f} % "
+                  "apart).",
+                  100 * p.tracing_cost(), p.full.steps.size(), p.timer.samples.size(),
+                  100 * (p.timer.p80 - p.timer.p20) / p.timer.p50));
   if (p.source == TraceSource::cupti)
     s.lines.push_back(
         fmt::format("{} of the kernels' time is attributed to its op.", percent(p.full.attributed)));
-  if (!p.note.empty())
+  if (p.source == TraceSource::events || !p.note.empty())
     s.lines.push_back(
-        fmt::format("CUPTI gave no records ({}): the times are of CUDA events around ops, and the step ran "
-                    "op by op.",
-                    p.note));
+        fmt::format("{}he times are of CUDA events around ops, and the step ran op by op.",
+                    p.note.empty() ? "T" : fmt::format("CUPTI gave no records ({}): t", p.note)));
   s.lines.push_back(fmt::format("Timeline: {} (open it in ui.perfetto.dev or chrome://tracing).", p.file));
   return s;
 }

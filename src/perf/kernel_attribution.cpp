@@ -1,6 +1,7 @@
 #include "perf/kernel_attribution.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 
@@ -88,6 +89,23 @@ std::vector<StepKernels> by_step(const StepRecords& records) {
     if (step != nullptr)
       step->calls.push_back(
           {c.name, us_from(c.start_ns, records.zero_ns), us_from(c.end_ns, records.zero_ns)});
+  }
+  return steps;
+}
+
+std::vector<StepKernels> by_count(const StepRecords& records) {
+  const uint32_t stream = main_stream(records.kernels);
+  std::vector<KernelRecord> in_line;
+  std::copy_if(records.kernels.begin(), records.kernels.end(), std::back_inserter(in_line),
+               [&](const KernelRecord& k) { return k.stream == stream; });
+  const std::size_t count = records.begins_ns.empty() ? 0 : records.begins_ns.size() - 1;
+  if (count == 0 || in_line.empty() || in_line.size() % count != 0) return {};
+  std::vector<StepKernels> steps(count);
+  for (std::size_t i = 0; i < in_line.size(); ++i) {
+    StepKernels& step = steps[i / (in_line.size() / count)];
+    step.end_ns = std::max(step.end_ns, in_line[i].end_ns);
+    step.kernels.push_back(std::move(in_line[i]));
+    step.ops.push_back(-1);
   }
   return steps;
 }

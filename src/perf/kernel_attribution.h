@@ -34,6 +34,10 @@ uint32_t main_stream(const std::vector<KernelRecord>& kernels);
 // Each record to the step during which the host asked for it. Without attribution yet.
 std::vector<StepKernels> by_step(const StepRecords& records);
 
+// Without calls to tell by: the records on the main stream in as many equal pieces as there were steps, which
+// all ran the same kernels. Nothing where they do not divide.
+std::vector<StepKernels> by_count(const StepRecords& records);
+
 // Launched steps: by the time of the call. What runs between two ops belongs to the second: it had to happen
 // before that one could begin.
 void attribute_launched(StepKernels& step, const StepRecords& records, const std::vector<TracedOp>& ops,

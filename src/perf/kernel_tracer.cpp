@@ -57,15 +57,25 @@ TracedSteps summary(std::vector<Trace> steps, double attributed) {
   result.steps = std::move(steps);
   result.attributed = attributed;
   std::vector<double> seconds;
+  seconds.reserve(result.steps.size());
   for (const Trace& t : result.steps) seconds.push_back(t.ms() / 1e3);
   result.traced = summarize(std::move(seconds));
   return result;
 }
 
-void check_steps(const std::vector<StepKernels>& steps) {
-  for (const StepKernels& s : steps) {
-    if (s.kernels.empty()) throw Error("[cupti] a step came without records of its kernels");
-  }
+bool whole(const std::vector<StepKernels>& steps) {
+  return !steps.empty() &&
+         std::none_of(steps.begin(), steps.end(), [](const StepKernels& s) { return s.kernels.empty(); });
+}
+
+std::vector<StepKernels> steps_of(const StepRecords& records) {
+  std::vector<StepKernels> steps = by_step(records);
+  if (!whole(steps)) steps = by_count(records);
+  if (!whole(steps))
+    throw Error(cat("[cupti] ", records.kernels.size(), " records of kernels came from ",
+                    records.begins_ns.size() - 1, " steps, and cannot be told apart"),
+                "use --source events");
+  return steps;
 }
 
 }  // namespace
@@ -75,8 +85,7 @@ TracedSteps trace_by_kernels(RankContext& ctx, const TracedWork& work, const Tra
   for (int i = 0; i < options.warmups; ++i) work.run();
   work.finish();
   Recorded r = record(ctx, work, steps_within(ctx, work, options), times, false);
-  std::vector<StepKernels> steps = by_step(r.records);
-  check_steps(steps);
+  std::vector<StepKernels> steps = steps_of(r.records);
   const uint32_t stream = main_stream(r.records.kernels);
   std::vector<Trace> traces;
   double attributed = 1;
@@ -102,8 +111,7 @@ TracedSteps trace_replays(RankContext& ctx, const TracedWork& work, const TraceO
   for (int i = 0; i < std::max(3, options.warmups); ++i) work.run();  // eager, captured, replayed
   work.finish();
   Recorded r = record(ctx, work, steps_within(ctx, work, options), times, true);
-  std::vector<StepKernels> steps = by_step(r.records);
-  check_steps(steps);
+  std::vector<StepKernels> steps = steps_of(r.records);
   const uint32_t stream = main_stream(r.records.kernels);
   std::vector<Trace> traces;
   double attributed = 1;

@@ -102,8 +102,8 @@ TracedSteps trace_by_events(RankContext& ctx, const TracedWork& work, const Trac
 UntracedSteps time_untraced(RankContext& ctx, const TracedWork& work, const TraceOptions& options) {
   const Budget budget(options);
   UntracedSteps result;
-  const int warmups = std::max(3, budget.warm_up(work));  // eager, captured, replayed
-  for (int i = options.warmups; i < warmups; ++i) (void)seconds_of(work);
+  int warmups = budget.warm_up(work);
+  for (; warmups < 3; ++warmups) (void)seconds_of(work);  // eager, captured, replayed
   StreamMarks marks(ctx);
   marks.mark();
   std::size_t steps = 0;
@@ -113,6 +113,7 @@ UntracedSteps time_untraced(RankContext& ctx, const TracedWork& work, const Trac
     ++steps;
   }
   std::vector<double> samples;
+  samples.reserve(steps);
   for (std::size_t i = 0; i < steps; ++i) samples.push_back(marks.ms_between(i, i + 1) / 1e3);
   work.finish();
   result.timer = summarize(std::move(samples));

@@ -106,6 +106,17 @@ TEST(KernelAttribution, AReplayedStepIsLaidBesideALaunchedOne) {
   EXPECT_NEAR(attributed_share(replayed[0], 3), 0.75, 1e-9);
 }
 
+TEST(KernelAttribution, StepsWithoutCallsAreToldByTheirCount) {
+  StepRecords r = two_steps();
+  EXPECT_TRUE(by_count(r).empty());  // nine on the main stream, with the stray one
+  r.kernels.pop_back();
+  r.calls.clear();
+  const std::vector<StepKernels> steps = by_count(r);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].kernels.size(), 4U);
+  EXPECT_EQ(steps[1].end_ns, kZero + 83000);
+}
+
 TEST(KernelAttribution, AlignsTheLongestCommonSequence) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(align(Names{"a", "b", "c"}, Names{"a", "b", "c"}), (std::vector<int>{0, 1, 2}));

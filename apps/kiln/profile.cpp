@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "device/device_room.h"
 #include "kiln/bench_check.h"
@@ -190,6 +191,14 @@ void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
 std::string StepProfile::name() const {
   return cat(size.name, "-", name_of(spec.precision), "-b", spec.step.batch, "-ctx", spec.step.context,
              preset == "optimized" ? "" : cat("-", preset));
+}
+
+double StepProfile::tracing_cost() const {
+  const std::vector<double>&plain = full.timer.samples, &traced = full.traced.samples;
+  if (plain.empty()) return timer.p50 > 0 ? full.traced.p50 / timer.p50 - 1 : 0;
+  std::vector<double> ratios(plain.size());
+  std::transform(traced.begin(), traced.end(), plain.begin(), ratios.begin(), std::divides<>());
+  return summarize(std::move(ratios)).p50 - 1;
 }
 
 ModelWork model_work(const StepSpec& spec) {

@@ -74,7 +74,7 @@ struct StepProfile {
 
   bool traced() const { return status == Status::traced; }
   const Trace& step() const { return full.median(); }
-  double tracing_cost() const { return timer.p50 > 0 ? full.traced.p50 / timer.p50 - 1 : 0; }
+  double tracing_cost() const;  // share of a step; by pairs where steps with and without took turns
   // Of the traced step, against the timer.
   double difference() const { return timer.p50 > 0 ? step().ms() / (1e3 * timer.p50) - 1 : 0; }
   std::string name() const;  // "tiny-bf16-b1-ctx128"

@@ -27,9 +27,14 @@ int ChromeTrace::add_lane(const std::string& name) {
   return static_cast<int>(lanes_.size()) - 1;
 }
 
-void ChromeTrace::add_span(int lane, std::string name, std::string category, double begin_us, double us,
-                           ordered_json arguments) {
+std::size_t ChromeTrace::add_span(int lane, std::string name, std::string category, double begin_us,
+                                  double us, ordered_json arguments) {
   spans_.push_back({lane, std::move(name), std::move(category), begin_us, us, std::move(arguments)});
+  return spans_.size() - 1;
+}
+
+void ChromeTrace::end_span(std::size_t span, double end_us) {
+  spans_[span].us = end_us - spans_[span].begin_us;
 }
 
 void ChromeTrace::add_counter(std::string name, double at_us, double value) {

@@ -17,8 +17,10 @@ class ChromeTrace {
 
   // In the order in which they are to be shown; the number names the lane from then on.
   int add_lane(const std::string& name);
-  void add_span(int lane, std::string name, std::string category, double begin_us, double us,
-                nlohmann::ordered_json arguments = nlohmann::ordered_json::object());
+  // Of spans that cover the same time the first added is the outer one.
+  std::size_t add_span(int lane, std::string name, std::string category, double begin_us, double us,
+                       nlohmann::ordered_json arguments = nlohmann::ordered_json::object());
+  void end_span(std::size_t span, double end_us);  // for one whose end was not known
   void add_counter(std::string name, double at_us, double value);
 
   // One event a line, times in microseconds from the first one on.

@@ -35,19 +35,18 @@ class Ranges {
     while (same < path.size() && same < open_.size() && path[same] == open_[same].name) ++same;
     close(same);
     const double begin = std::max(begin_us, last_us_);
-    for (; same < path.size(); ++same) open_.push_back({path[same], begin});
+    for (; same < path.size(); ++same)
+      open_.push_back({path[same], out_.add_span(lane_, path[same], "range", begin, 0)});
     last_us_ = std::max(last_us_, end_us);
   }
   void close(std::size_t keep = 0) {
-    for (; open_.size() > keep; open_.pop_back())
-      out_.add_span(lane_, open_.back().name, "range", open_.back().begin_us,
-                    last_us_ - open_.back().begin_us);
+    for (; open_.size() > keep; open_.pop_back()) out_.end_span(open_.back().span, last_us_);
   }
 
  private:
   struct Open {
     std::string name;
-    double begin_us;
+    std::size_t span;
   };
   ChromeTrace& out_;
   int lane_;
@@ -88,9 +87,9 @@ void add_device(ChromeTrace& out, const Lanes& lanes, const Trace& t, const std:
                                                  : lanes.communication;
     ordered_json arguments = op != nullptr ? arguments_of(*op) : ordered_json::object();
     if (op != nullptr) arguments["op"] = cat(op->op, " ", op->variant);
+    if (op != nullptr) ranges.op(range_path(op->phase, op->scope), s.begin_us, s.end_us);
     out.add_span(lane, short_kernel_name(s.name), std::string(name_of(s.group)), s.begin_us, s.us(),
                  std::move(arguments));
-    if (op != nullptr) ranges.op(range_path(op->phase, op->scope), s.begin_us, s.end_us);
   }
   ranges.close();
 }

@@ -109,6 +109,19 @@ int count(const json& page, const char* name) {
   return found;
 }
 
+// A range that holds one op covers the same time, and stands above it.
+TEST(StepTimeline, RangesStandAboveTheirOps) {
+  const json page = json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
+  std::vector<std::string> order;
+  for (const json& e : page["traceEvents"]) {
+    if (e["ph"] == "X") order.push_back(e["name"]);
+  }
+  const std::vector<std::string> begin = {"step 1",        "forward",         "layers.0", "attention",
+                                          "linear packed", "attention flash", "mlp",      "swiglu fused"};
+  ASSERT_GE(order.size(), begin.size());
+  EXPECT_EQ(std::vector<std::string>(order.begin(), order.begin() + 8), begin);
+}
+
 TEST(StepTimeline, HasAllLanesRangesAndTheMemory) {
   const json page = json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
   const std::set<std::string> lanes = check_schema(page);

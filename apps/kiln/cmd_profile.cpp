@@ -24,6 +24,7 @@ struct Typed {
   std::string batch, vocab, micro_steps, warmups, steps, variants,
       recompute = "none", graph = "auto", tune = "auto", threads = "0", format, kernels, above,
       source = "auto";
+  bool backtrace = false;
 };
 
 StepPhase read_phase(const std::string& word) {
@@ -51,6 +52,7 @@ ProfileRequest read_request(const Typed& t, const CommonOptions& common) {
   double above = 100 * r.above;
   read_number<double>("--above", t.above, 0.0, 100.0, above);
   r.above = above / 100;
+  r.stacks = t.backtrace;
   r.threads = parse_threads(t.threads);
   r.seed = common.seed;
   r.folder = common.out;
@@ -131,6 +133,7 @@ CommandBody add_profile(CLI::App& app, const CommonOptions& common) {
   app.add_option("--source", t->source,
                  "Of a GPU's times: cupti, events, or auto (default): events where CUPTI is refused")
       ->type_name("NAME");
+  app.add_flag("--backtrace", t->backtrace, "Also where each op is called from, in a pass of its own");
   app.add_option("--tune", t->tune,
                  "A file of kiln tune, off, or auto (default): the one for this GPU in --out, if any")
       ->type_name("FILE");

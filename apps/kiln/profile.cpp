@@ -179,6 +179,16 @@ void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
     p.forward = std::move(both.forward);
     if (!on_gpu(r)) p.timer = p.full.timer;
   });
+  if (r.stacks) {
+    attempt(p, [&](OutOfMemory& full) {
+      TraceOptions with_stacks = r.trace;
+      with_stacks.stacks = true;
+      Ready ready(r, eager(p.spec), full);
+      p.stacks = times != nullptr ? trace_by_kernels(ready.ctx, ready.work, with_stacks, *times)
+                 : p.source == TraceSource::events ? trace_by_events(ready.ctx, ready.work, with_stacks)
+                                                   : trace_by_clock(ready.ctx, ready.work, with_stacks);
+    });
+  }
   attempt(p, [&](OutOfMemory&) {
     p.attention = study_attention(p, rank_for(r), r.trace, times);
     p.file = (std::filesystem::path(r.folder) / cat("profile-", p.name(), ".trace.json")).string();

@@ -30,6 +30,7 @@ struct ProfileRequest {
   std::vector<StepPhase> phases;      // whose kernels are listed
   double above = 0.01;                // share of forward from which a kernel that is no product is named
   int kernels = 8;                    // to list for each phase
+  bool stacks = false;                // also who called each op, in a pass of its own
   std::optional<TuneFile> tuning;
   Device device;
   int threads = 0;
@@ -62,6 +63,7 @@ struct StepProfile {
   bool captured = false;  // the timed steps were graphs
   TracedSteps full;       // the training step
   TracedSteps forward;    // the loss with no gradient wanted
+  TracedSteps stacks;     // the training step again, with the callers of its ops; empty where not asked for
   Timing timer;           // of the step without a tracer, seconds
   std::optional<double> host_ms;
   MemoryStats predicted, measured;

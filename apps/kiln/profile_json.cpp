@@ -191,6 +191,12 @@ ordered_json step_page(const ProfileReport& report, const StepProfile& p) {
                  {"host_ms", d.host_ms},
                  {"verdict", name_of(d.verdict)}}},
                {"trace_file", p.file}});
+  if (p.stacks.steps.empty()) return page;
+  ordered_json origins = ordered_json::array();
+  for (const OriginRow& o : origins_of(p.stacks.median()))
+    origins.push_back({{"origin", o.origin}, {"ops", o.ops}, {"ms", o.ms}, {"share", o.share}});
+  page["origins"] = {
+      {"step_ms", ms(p.stacks.traced.p50)}, {"without_ms", ms(p.full.traced.p50)}, {"rows", origins}};
   return page;
 }
 

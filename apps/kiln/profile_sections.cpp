@@ -229,6 +229,22 @@ ProfileSection dispatch_section(const StepProfile& p) {
   return s;
 }
 
+ProfileSection stacks_section(const ProfileReport& report, const StepProfile& p) {
+  ProfileSection s{"Where ops are called from", {}, 1, {}};
+  s.table = {{"origin", "ops", "ms", "share"}};
+  const std::vector<OriginRow> rows = origins_of(p.stacks.median());
+  for (std::size_t i = 0; i < std::min(rows.size(), static_cast<std::size_t>(2 * report.kernels)); ++i)
+    s.table.push_back({rows[i].origin.empty() ? "?" : rows[i].origin, fmt::format("{}", rows[i].ops),
+                       milli(rows[i].ms), percent(rows[i].share)});
+  s.lines.push_back(
+      fmt::format("A pass of its own: a step whose stacks are taken lasts {} ms, traced without them {} ms: "
+                  "{:+.1f} us an op.",
+                  milli(1e3 * p.stacks.traced.p50), milli(1e3 * p.full.traced.p50),
+                  1e6 * (p.stacks.traced.p50 - p.full.traced.p50) /
+                      static_cast<double>(std::max<std::size_t>(1, p.step().ops.size()))));
+  return s;
+}
+
 ProfileSection timer_section(const StepProfile& p) {
   ProfileSection s{"The trace against the timer", {}, 1, {}};
   s.lines.push_back(explain_difference(p));
@@ -293,6 +309,7 @@ std::vector<ProfileSection> profile_sections(const ProfileReport& report, const 
   all.push_back(products_section(p));
   all.push_back(attention_section(p));
   all.push_back(dispatch_section(p));
+  if (!p.stacks.steps.empty()) all.push_back(stacks_section(report, p));
   all.push_back(timer_section(p));
   return all;
 }

@@ -25,12 +25,14 @@ int steps_within(RankContext& ctx, const TracedWork& work, const TraceOptions& o
   return std::clamp(static_cast<int>(o.max_seconds / std::max(seconds, 1e-6)) - 1, 1, o.steps);
 }
 
-Recorded record(RankContext& ctx, const TracedWork& work, int steps, KernelTimes& times, bool replays) {
+Recorded record(RankContext& ctx, const TracedWork& work, int steps, KernelTimes& times, bool replays,
+                bool stacks = false) {
   Recorded r;
   r.records.zero_ns = KernelTimes::now_ns();
   const uint64_t zero = r.records.zero_ns;
   OpTracer tracer(ctx, OpTracer::Clock::host,
                   [zero] { return static_cast<double>(KernelTimes::now_ns() - zero) / 1e3; });
+  if (stacks) tracer.take_stacks();
   if (!replays) tracer.attach();
   ctx.synchronize();
   times.start();
@@ -84,7 +86,7 @@ TracedSteps trace_by_kernels(RankContext& ctx, const TracedWork& work, const Tra
                              KernelTimes& times, KernelOrder* order) {
   for (int i = 0; i < options.warmups; ++i) work.run();
   work.finish();
-  Recorded r = record(ctx, work, steps_within(ctx, work, options), times, false);
+  Recorded r = record(ctx, work, steps_within(ctx, work, options), times, false, options.stacks);
   std::vector<StepKernels> steps = steps_of(r.records);
   const uint32_t stream = main_stream(r.records.kernels);
   std::vector<Trace> traces;

@@ -13,6 +13,22 @@ double steady_us() {
       .count();
 }
 
+// The callers of an op that say something: not those of the tracer, the dispatcher and the tape's loop.
+std::string origin_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 4;
+  constexpr std::string_view kBetween[] = {"CallStack::", "OpTracer::",   "announce",         "watched",
+                                           "OpCall",      "BackwardCall", "CapturedRegion::", "cli::"};
+  std::string text;
+  std::size_t kept = 0;
+  for (const std::string& name : names) {
+    const bool between = std::any_of(std::begin(kBetween), std::end(kBetween),
+                                     [&](std::string_view s) { return name.rfind(s, 0) == 0; });
+    if (between || kept == kMost) continue;
+    text += (kept++ == 0 ? "" : " < ") + name;
+  }
+  return text;
+}
+
 TraceSpan span_of(const TracedOp& op, int index, TraceLane lane) {
   return {lane,  group_of_op(op.op), cat(op.op, " ", op.variant, op.backward ? " backward" : ""),
           index, op.begin_us,        op.end_us};
@@ -54,6 +70,7 @@ void OpTracer::begin_step() {
   trace_.ops.reserve(ops);
   trace_.memory.reserve(points);
   memory_at_op_.clear();
+  if (stacks_) stacks_->clear();
   depth_ = 0;
   live_ = ctx_.allocator().stats().live_total;
   if (marks_) {
@@ -67,8 +84,17 @@ void OpTracer::begin_step() {
 
 void OpTracer::on_op_begin(RankContext& ctx, const OpEvent& e) {
   if (depth_++ > 0) return;
-  trace_.ops.push_back({std::string(e.op), std::string(e.variant), std::string(e.scope), phase_of(ctx),
-                        e.pass == Pass::backward, e.recomputed && e.pass == Pass::forward, e.cost, 0, 0});
+  trace_.ops.push_back({std::string(e.op),
+                        std::string(e.variant),
+                        std::string(e.scope),
+                        phase_of(ctx),
+                        e.pass == Pass::backward,
+                        e.recomputed && e.pass == Pass::forward,
+                        e.cost,
+                        0,
+                        0,
+                        {}});
+  if (stacks_) stacks_->push_back(CallStack::here());
   if (marks_) marks_->mark();
   trace_.ops.back().begin_us = now_();
 }
@@ -99,6 +125,11 @@ Trace OpTracer::end_step() {
   } else if (ctx_.device().type != DeviceType::cuda) {
     for (std::size_t i = 0; i < trace_.ops.size(); ++i)
       trace_.spans.push_back(span_of(trace_.ops[i], static_cast<int>(i), TraceLane::cpu));
+  }
+  if (stacks_) {
+    const FunctionNames names;
+    for (std::size_t i = 0; i < trace_.ops.size(); ++i)
+      trace_.ops[i].origin = origin_of(names.of((*stacks_)[i]));
   }
   return trace_;
 }

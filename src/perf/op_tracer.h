@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "autograd/op_observer.h"
+#include "base/call_stack.h"
 #include "perf/queued_timing.h"
 #include "perf/trace.h"
 
@@ -28,6 +29,8 @@ class OpTracer final : public OpObserver, public AllocObserver {
   OpTracer(const OpTracer&) = delete;
   OpTracer& operator=(const OpTracer&) = delete;
 
+  // Also who called each op: costs more than all the rest of the tracer.
+  void take_stacks() { stacks_.emplace(); }
   void attach();  // watches from now on, until detach() or the end
   void detach();
   void begin_step();  // forgets what came before
@@ -49,6 +52,7 @@ class OpTracer final : public OpObserver, public AllocObserver {
   bool attached_ = false;
   Trace trace_;
   std::vector<int> memory_at_op_;
+  std::optional<std::vector<CallStack>> stacks_;  // of each op
   std::size_t live_ = 0;
   int depth_ = 0;  // an op that calls others is one op
 };

@@ -58,6 +58,7 @@ TracedSteps trace_by_clock(RankContext& ctx, const TracedWork& work, const Trace
   const int warmups = budget.warm_up(work);
   const NvtxRange capture("kiln_profile");
   OpTracer tracer(ctx);
+  if (options.stacks) tracer.take_stacks();
   TracedSteps result;
   std::vector<double> plain, traced;
   while (!budget.over(result.steps.size())) {
@@ -79,6 +80,7 @@ TracedSteps trace_by_events(RankContext& ctx, const TracedWork& work, const Trac
   const Budget budget(options);
   budget.warm_up(work);
   OpTracer tracer(ctx, OpTracer::Clock::marks);
+  if (options.stacks) tracer.take_stacks();
   tracer.attach();
   tracer.begin_step();  // makes the marks, and counts for nothing else
   (void)seconds_of(work);

@@ -27,6 +27,7 @@ struct TracedWork {
 struct TraceOptions {
   int warmups = 2, steps = 5;
   double max_seconds = 5;  // of all; a slow step is traced fewer times, at least once
+  bool stacks = false;     // also who called each op
 };
 
 struct TracedSteps {

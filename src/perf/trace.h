@@ -49,6 +49,7 @@ struct TracedOp {
   bool recomputed = false;  // a forward pass that runs again for backward
   Cost cost;
   double begin_us = 0, end_us = 0;  // on the host
+  std::string origin = {};          // "linear < Block::attend < Block::forward", where stacks were taken
 };
 
 struct TraceSpan {

@@ -127,6 +127,27 @@ std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, 
   return parts;
 }
 
+std::vector<OriginRow> origins_of(const Trace& trace) {
+  std::map<std::string, OriginRow> rows;
+  double total = 0;
+  for (const TracedOp& op : trace.ops) ++rows[op.origin].ops;
+  for (const TraceSpan& s : trace.spans) {
+    const TracedOp* op = op_of(trace, s);
+    if (op == nullptr) continue;
+    rows[op->origin].ms += s.us() / 1e3;
+    total += s.us() / 1e3;
+  }
+  std::vector<OriginRow> sorted;
+  for (auto& [origin, row] : rows) {
+    row.origin = origin;
+    row.share = total > 0 ? row.ms / total : 0;
+    sorted.push_back(row);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const OriginRow& a, const OriginRow& b) { return a.ms > b.ms; });
+  return sorted;
+}
+
 int launches_of(const Trace& trace, const PhaseSet& set) {
   return static_cast<int>(std::count_if(trace.spans.begin(), trace.spans.end(),
                                         [&](const TraceSpan& s) { return holds(trace, s, set); }));

@@ -105,6 +105,15 @@ std::vector<RangeRow> ranges_of(const Trace& trace, const OpRates& rates, const 
 // The same of each layer by itself: "layers.3".
 std::vector<RangeRow> layers_of(const Trace& trace, const OpRates& rates, const ModelWork& model);
 
+// --- who called, where stacks were taken
+
+struct OriginRow {
+  std::string origin;
+  int ops = 0;
+  double ms = 0, share = 0;
+};
+std::vector<OriginRow> origins_of(const Trace& trace);  // the slowest first
+
 // --- who waits for whom
 
 struct Dispatch {

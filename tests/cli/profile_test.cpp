@@ -180,6 +180,25 @@ TEST(Profile, OnlyTheKernelsOfThePhasesAskedForAreListed) {
   EXPECT_GT(page["steps"][0]["not_matmul"]["kernels"].size(), 3U);
 }
 
+TEST(Profile, BacktracesNameTheCallersOfOps) {
+  const TempFolder folder;
+  ProfileRequest r = little(folder.path());
+  r.stacks = true;
+  const ProfileReport report = run(r);
+  const json page = json::parse(profile_json(report));
+  const json& origins = page["steps"][0].at("origins");
+  EXPECT_GT(origins.at("step_ms").get<double>(), 0);
+  int ops = 0;
+  bool attend = false;
+  for (const json& row : origins.at("rows")) {
+    ops += row.at("ops").get<int>();
+    attend = attend || row.at("origin").get<std::string>().find("Block::") != std::string::npos;
+  }
+  EXPECT_EQ(ops, page["steps"][0]["planned_ops"]);
+  EXPECT_TRUE(attend);
+  EXPECT_NE(profile_text(report).find("Where ops are called from"), std::string::npos);
+}
+
 TEST(Profile, RefusesWhatCannotBeTraced) {
   ProfileRequest r = little("");
   r.device = Device::meta();

@@ -65,8 +65,9 @@ ProfileRequest read_request(const Typed& t, const CommonOptions& common) {
   r.batch = gpu ? 4 : 1;
   read_number<int64_t>("--batch", t.batch, 1, 1 << 20, r.batch);
   r.contexts = read_list<int64_t>(
-      t.contexts.empty() ? (gpu ? "512" : "128") : t.contexts,
-      [](const std::string& word) { return parse_number<int64_t>("--ctx", word, 1, 1 << 24); });
+      t.contexts.empty() ? (gpu ? "512" : "128") : t.contexts, [](const std::string& word) {
+        return word == "max" ? kLargestContext : parse_number<int64_t>("--ctx", word, 1, 1 << 24);
+      });
   check_profile(r);
   return r;
 }
@@ -107,7 +108,8 @@ CommandBody add_profile(CLI::App& app, const CommonOptions& common) {
   auto t = std::make_shared<Typed>();
   app.add_option("--size", t->sizes, "Models by the names of kiln sizes (default tiny)")
       ->type_name("NAME,...");
-  app.add_option("--ctx,--context", t->contexts, "Tokens of a sequence (default 128; on a GPU 512)")
+  app.add_option("--ctx,--context", t->contexts,
+                 "Tokens of a sequence (default 128; on a GPU 512); max: as many as fit")
       ->type_name("N,...");
   app.add_option("--dtype,--precision", t->dtypes, "bf16 (default), fp32, autocast, pure-bf16, fp16")
       ->type_name("NAME,...");

@@ -47,11 +47,24 @@ StepProfile make_step(const ProfileRequest& r, const ModelSize& size, int64_t co
   return p;
 }
 
+bool fits(const ProfileRequest& r, const StepProfile& p) {
+  try {
+    return plan_step(p.spec, rank_for(r)).memory.peak_total <= room_on(r.device);
+  } catch (const Error&) {  // of what cannot even be counted
+    return false;
+  }
+}
+
 std::vector<StepProfile> all_steps(const ProfileRequest& r) {
   std::vector<StepProfile> steps;
   for (const ModelSize& size : r.sizes) {
     for (int64_t context : r.contexts) {
-      for (Precision precision : r.precisions) steps.push_back(make_step(r, size, context, precision));
+      for (Precision precision : r.precisions) {
+        int64_t length = context;
+        if (context == kLargestContext)
+          length = largest_context([&](int64_t T) { return fits(r, make_step(r, size, T, precision)); });
+        steps.push_back(make_step(r, size, length, precision));
+      }
     }
   }
   return steps;
@@ -211,6 +224,13 @@ double StepProfile::tracing_cost() const {
   return summarize(std::move(ratios)).p50 - 1;
 }
 
+int64_t largest_context(const std::function<bool(int64_t)>& fits) {
+  constexpr int64_t kLeast = 128, kMost = 1 << 20;
+  int64_t context = kLeast;
+  while (context < kMost && fits(2 * context)) context *= 2;
+  return context;
+}
+
 ModelWork model_work(const StepSpec& spec) {
   const auto B = static_cast<double>(spec.step.batch), T = static_cast<double>(spec.step.context);
   const ModelConfig& c = spec.model;
@@ -234,7 +254,7 @@ void check_profile(const ProfileRequest& r) {
     throw Error(
         cat("--source is '", name_of(*r.source), "', and ", r.device.str(), " is traced by the clock"),
         "leave --source out, or use --device cuda", ErrorKind::usage);
-  for (const StepProfile& p : all_steps(r)) check_config(p.spec.model);
+  for (const ModelSize& size : r.sizes) check_config(make_step(r, size, 1, r.precisions.front()).spec.model);
 }
 
 ProfileReport run_profile(const ProfileRequest& r, const std::function<void(const std::string&)>& progress) {

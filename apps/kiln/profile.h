@@ -16,9 +16,11 @@
 
 namespace kiln::cli {
 
+inline constexpr int64_t kLargestContext = -1;
+
 struct ProfileRequest {
-  std::vector<ModelSize> sizes;  // with the vocabulary asked for
-  std::vector<int64_t> contexts;
+  std::vector<ModelSize> sizes;   // with the vocabulary asked for
+  std::vector<int64_t> contexts;  // kLargestContext: the largest power of two whose step fits
   std::vector<Precision> precisions;
   std::string preset = "optimized", variants;
   Recompute recompute = Recompute::none;
@@ -101,5 +103,8 @@ ProfileReport run_profile(const ProfileRequest& request,
                           const std::function<void(const std::string&)>& progress);
 
 ModelWork model_work(const StepSpec& spec);
+
+// The largest power of two, from 128 on, for which `fits` says yes; 128 where none does.
+int64_t largest_context(const std::function<bool(int64_t)>& fits);
 
 }  // namespace kiln::cli

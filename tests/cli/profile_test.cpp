@@ -199,6 +199,12 @@ TEST(Profile, BacktracesNameTheCallersOfOps) {
   EXPECT_NE(profile_text(report).find("Where ops are called from"), std::string::npos);
 }
 
+TEST(Profile, TheLargestContextIsTheLastPowerOfTwoThatFits) {
+  EXPECT_EQ(largest_context([](int64_t T) { return T <= 5000; }), 4096);
+  EXPECT_EQ(largest_context([](int64_t T) { return T < 128; }), 128);
+  EXPECT_EQ(largest_context([](int64_t) { return true; }), 1 << 20);
+}
+
 TEST(Profile, RefusesWhatCannotBeTraced) {
   ProfileRequest r = little("");
   r.device = Device::meta();

@@ -9,7 +9,7 @@ namespace kiln {
 namespace {
 
 nvtxDomainHandle_t domain() {
-  static nvtxDomainHandle_t kDomain = nvtxDomainCreateA("kiln");  // the tool's own handle, made once
+  static const nvtxDomainHandle_t kDomain = nvtxDomainCreateA("kiln");  // the tool's own handle, made once
   return kDomain;
 }
 

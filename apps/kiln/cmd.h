@@ -43,6 +43,7 @@ CommandBody add_eval(CLI::App& app, const CommonOptions& common);
 CommandBody add_memory(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
 CommandBody add_precision(CLI::App& app, const CommonOptions& common);
+CommandBody add_profile(CLI::App& app, const CommonOptions& common);
 CommandBody add_residuals(CLI::App& app, const CommonOptions& common);
 CommandBody add_sample(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);

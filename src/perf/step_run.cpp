@@ -33,20 +33,24 @@ StepRun::StepRun(RankContext& ctx, const StepSpec& spec) : ctx_(ctx), spec_(spec
     whole_.emplace(ctx, model_, one_rank_, spec.step);
     return;
   }
-  const Shape shape{spec.step.batch, spec.step.context};
-  ids_ = ctx.empty(shape, DType::i32, Tag::data);
-  targets_ = ctx.empty(shape, DType::i32, Tag::data);
-  ctx.upload(ids_, tokens_.front().data());
-  ctx.upload(targets_, tokens_.front().data() + 1);
-  const DType dtype = stat_dtype(model_.params().values().dtype());
-  loss_ = ctx.zeros({1}, dtype);
+  make_inputs();
+  const DType dtype = loss_.dtype();
   loss_grad_ = ctx.empty({1}, dtype);
   const double wide = 1.0 / spec.step.micro_steps;
   const auto narrow = static_cast<float>(wide);
   ctx.upload(loss_grad_, dtype == DType::f64 ? static_cast<const void*>(&wide) : &narrow);
-  pool_.emplace(ctx.allocator());
   first_.emplace(ctx, *pool_, spec.step.graph);
   next_.emplace(ctx, *pool_, spec.step.graph);
+}
+
+void StepRun::make_inputs() {
+  const Shape shape{spec_.step.batch, spec_.step.context};
+  ids_ = ctx_.empty(shape, DType::i32, Tag::data);
+  targets_ = ctx_.empty(shape, DType::i32, Tag::data);
+  ctx_.upload(ids_, tokens_.front().data());
+  ctx_.upload(targets_, tokens_.front().data() + 1);
+  loss_ = ctx_.zeros({1}, stat_dtype(model_.params().values().dtype()));
+  pool_.emplace(ctx_.allocator());
 }
 
 StepRun::~StepRun() {
@@ -77,6 +81,19 @@ void StepRun::micro_step() {
   const Tensor loss = model_.loss(ctx_, ids_, targets_);
   ctx_.backend().copy_within(loss_.raw(), loss.raw(), loss_.bytes().value, ctx_.compute());
   if (spec_.mode == StepMode::forward_backward) ctx_.tape().backward(loss, loss_grad_);
+}
+
+void StepRun::run_forward() {
+  if (!ids_.defined()) make_inputs();
+  if (!forward_) forward_.emplace(ctx_, *pool_, spec_.step.graph);
+  for (int i = 0; i < spec_.step.micro_steps; ++i) {
+    forward_->run([&] {
+      ctx_.tape().reset();
+      const GradModeGuard off(ctx_, GradMode::off);
+      const Tensor loss = model_.loss(ctx_, ids_, targets_);
+      ctx_.backend().copy_within(loss_.raw(), loss.raw(), loss_.bytes().value, ctx_.compute());
+    });
+  }
 }
 
 double StepRun::finish() {

@@ -37,9 +37,13 @@ class StepRun {
 
   void run();       // queues one
   double finish();  // waits for the last; its loss. Throws where that is not finite
+  // Queues the loss with no gradient wanted, of the same weights, whatever the mode. The context's
+  // synchronize() waits for it.
+  void run_forward();
   bool captured() const;
 
  private:
+  void make_inputs();
   void run_part();
   void micro_step();
 
@@ -54,6 +58,7 @@ class StepRun {
   Tensor ids_, targets_, loss_, loss_grad_;
   std::optional<PrivatePool> pool_;
   std::optional<CapturedRegion> first_, next_;  // the first micro-step writes gradients, later ones add
+  std::optional<CapturedRegion> forward_;
 };
 
 }  // namespace kiln

@@ -49,6 +49,14 @@ expect 2 2 "^kiln: unknown command 'a; b\\\\x1b'$" $'a\nb\e'
 expect 2 2 "^kiln: unknown command ''$" ''
 expect 3 2 '^kiln: cuda:9999 is not available: ' doctor --quick --device cuda:9999
 
+expect 0 0 'Example:' profile --help
+expect 2 2 "^hint: did you mean 'forward'\?$" profile --phase forwards
+expect 2 2 "^kiln: there is no model size 'tinny'$" profile --size tinny
+expect 2 2 '^kiln: meta runs no kernels' profile --device meta
+expect 2 2 "^kiln: --source is 'cupti', and cpu is traced by the clock" profile --device cpu --source cupti
+expect 1 2 '^kiln: cannot write /dev/null/runs/results.jsonl' profile --device cpu --out /dev/null/runs
+expect 0 0 '"trace_file": ' profile --size nano --ctx 16 --steps 1 --device cpu --json --out "$work/profiled"
+
 expect 0 0 'Example:' tune --help
 expect 3 2 '^kiln: nothing to tune on cpu' tune --size small --device cpu --out "$work/tuned"
 expect 2 1 "^kiln: --prefetch is 'maybe'; expected on, off or auto$" train --prefetch maybe

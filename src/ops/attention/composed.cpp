@@ -14,9 +14,17 @@ namespace kiln {
 
 Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
                           const Tensor& v) {
-  const Tensor scores = batched_matmul(  // [B, H, Tq, Tk]
-      ctx, q, k, {.heads = p.H, .b_heads = p.Hkv, .transpose_b = true, .y_in_columns = false});
-  const Tensor probs = masked_softmax(ctx, scores, {.scale = p.scale, .causal = p.causal});
+  Tensor scores, probs;  // [B, H, Tq, Tk]
+  {
+    const ScopeGuard part(ctx, "scores");
+    scores = batched_matmul(
+        ctx, q, k, {.heads = p.H, .b_heads = p.Hkv, .transpose_b = true, .y_in_columns = false});
+  }
+  {
+    const ScopeGuard part(ctx, "softmax");
+    probs = masked_softmax(ctx, scores, {.scale = p.scale, .causal = p.causal});
+  }
+  const ScopeGuard part(ctx, "final_matmul");
   return batched_matmul(ctx, probs, v, {.heads = p.H, .b_heads = p.Hkv});  // [B, Tq, H D]
 }
 

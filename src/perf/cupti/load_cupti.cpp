@@ -54,6 +54,8 @@ Cupti load() {
   find(library, "cuptiActivityFlushAll", c.flush_all, c.why_not);
   find(library, "cuptiActivityGetNextRecord", c.get_next_record, c.why_not);
   find(library, "cuptiActivityGetNumDroppedRecords", c.get_num_dropped, c.why_not);
+  find(library, "cuptiGetTimestamp", c.get_timestamp, c.why_not);
+  find(library, "cuptiGetCallbackName", c.get_callback_name, c.why_not);
   uint32_t version = 0;
   if (c.why_not.empty() &&
       (c.get_version(&version) != CUPTI_SUCCESS || static_cast<int>(version) / 10000 != kMajor))

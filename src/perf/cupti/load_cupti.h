@@ -19,6 +19,8 @@ struct Cupti {
   decltype(&cuptiActivityFlushAll) flush_all = nullptr;
   decltype(&cuptiActivityGetNextRecord) get_next_record = nullptr;
   decltype(&cuptiActivityGetNumDroppedRecords) get_num_dropped = nullptr;
+  decltype(&cuptiGetTimestamp) get_timestamp = nullptr;
+  decltype(&cuptiGetCallbackName) get_callback_name = nullptr;
 };
 
 const Cupti& load_cupti();  // the same one every time

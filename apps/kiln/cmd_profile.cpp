@@ -73,22 +73,22 @@ ProfileRequest read_request(const Typed& t, const CommonOptions& common) {
 }
 
 void run(const Typed& typed, const CommonOptions& common) {
-  check_format(typed.format, common.json);
-  if (typed.format == "csv")
-    throw Error("--format is 'csv', and a profile is several tables", "use table or md, or --json",
-                ErrorKind::usage);
+  const PageFormat format = read_format(typed.format, common.json);
+  if (format == PageFormat::csv || format == PageFormat::latex)
+    throw Error(fmt::format("--format is '{}', and a profile is several tables", typed.format),
+                "use table, md or json", ErrorKind::usage);
   ProfileRequest request = read_request(typed, common);
   request.tuning = find_tuning(typed.tune, common.out, tune_place(request.device),
                                [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  append_results(common.out, {});  // is there a place for them? Better said now than after minutes
+  prepare_results(common.out);  // is there a place for them? Better said now than after minutes
   ProfileReport report;
   {
     const BenchProgress progress;
     report = run_profile(request, [&](const std::string& text) { progress(text); });
   }
-  const std::string page = common.json            ? profile_json(report)
-                           : typed.format == "md" ? profile_markdown(report)
-                                                  : profile_text(report);
+  const std::string page = format == PageFormat::json       ? profile_json(report)
+                           : format == PageFormat::markdown ? profile_markdown(report)
+                                                            : profile_text(report);
   std::fputs(page.c_str(), stdout);
   append_results(common.out, profile_result_lines(report));
   bool any = false;
@@ -140,7 +140,7 @@ CommandBody add_profile(CLI::App& app, const CommonOptions& common) {
                  "A file of kiln tune, off, or auto (default): the one for this GPU in --out, if any")
       ->type_name("FILE");
   app.add_option("--threads", t->threads, "Of the CPU (default all)")->type_name("N");
-  app.add_option("--format", t->format, "table or md (default table)")->type_name("NAME");
+  app.add_option("--format", t->format, "table, md or json (default table)")->type_name("NAME");
   return [t, &common] { run(*t, common); };
 }
 

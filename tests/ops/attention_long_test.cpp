@@ -2,6 +2,8 @@
 // (cuda_hopper_walk.h). A naive run would need gigabytes of scores, so fp32 in the small is the measure.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "op_cases/run_case.h"
 #include "ops/attention/cuda_hopper_walk.h"
 #include "ops/attention_case.h"
@@ -29,7 +31,22 @@ class CudaAttentionLong : public testing::TestWithParam<int64_t> {
   void SetUp() override { KILN_NEEDS_GPU(); }
 };
 
-// A share of dq that is lost or added twice is some 6 % of its size; rounding to bf16 is 0.4 %.
+// The worst of 128 rows at a time: few of them have to do with the last deal, and over all rows what it does
+// wrong would not show. Lost, it is 7 % of its rows' dq and all of their dk and dv; rounding to bf16 is 0.4
+// %.
+double worst_rows(const std::vector<double>& got, const std::vector<double>& exact, int64_t width) {
+  const auto step = static_cast<std::ptrdiff_t>(128 * width);
+  double worst = 0;
+  for (std::ptrdiff_t i = 0, all = std::ssize(got); i < all; i += step) {
+    const auto part = [&](const std::vector<double>& x) {
+      return std::vector<double>(x.begin() + i, x.begin() + std::min(i + step, all));
+    };
+    worst = std::max(worst, relative_error(part(got), part(exact)));
+  }
+  return worst;
+}
+
+// At heads of 64 flash has two blocks to a multiprocessor, and two deals.
 TEST_P(CudaAttentionLong, AgreesWithFp32) {
   const AttentionDims d{1, 34300, 34300, 2, 1, GetParam()};
   const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, DType::bf16, 1, d.causal};
@@ -44,9 +61,11 @@ TEST_P(CudaAttentionLong, AgreesWithFp32) {
     if (!row.unsupported(p, cuda_traits()).empty()) continue;
     SCOPED_TRACE(variant);
     const CaseResult got = run_variant(variant, c, data, DType::bf16);
-    EXPECT_LE(relative_error(got.y, exact.y), 0x1p-6);
-    for (std::size_t i = 0; i < got.grads.size(); ++i)
-      EXPECT_LE(relative_error(got.grads[i], exact.grads[i]), 0x1p-6) << "gradient " << i;
+    EXPECT_LE(worst_rows(got.y, exact.y, d.H * d.D), 0.02);
+    for (std::size_t i = 0; i < got.grads.size(); ++i) {
+      const int64_t heads = i == 0 ? d.H : d.Hkv;
+      EXPECT_LE(worst_rows(got.grads[i], exact.grads[i], heads * d.D), 0.02) << "gradient " << i;
+    }
     if (variant.ends_with("atomic")) continue;
     EXPECT_EQ(run_variant(variant, c, data, DType::bf16).grads, got.grads);
   }

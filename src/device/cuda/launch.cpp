@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/build_info.h"
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
+#include "device/gpu_code.h"
 
 namespace kiln {
 namespace {
@@ -43,10 +45,11 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
 }
 
 bool can_start_early() {
-  int device = 0, major = 0;
+  int device = 0, major = 0, minor = 0;
   KILN_CUDA_CHECK(cudaGetDevice(&device));
   KILN_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major >= 9;
+  KILN_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return newest_code_for(build_info().cuda_archs, major, minor) >= 90;  // a newer GPU may run PTX for sm_80
 }
 
 void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,

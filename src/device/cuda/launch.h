@@ -27,11 +27,11 @@ dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream);
 inline constexpr std::size_t kSharedByDefault = 48 * 1024;
 void allow_shared_memory(const void* kernel, std::size_t bytes);
 
-// early: the kernel may begin before the one before it on the stream has ended (since Hopper; before, it
-// waits for that as all do). It must call
+// early: the kernel may begin before the one before it on the stream has ended. It must call
 // wait_for_kernel_before (ops/cuda_device/early.cuh) in every thread before it touches what that one writes.
+// Where the code that runs is older than Hopper's, and so without that call, it is started in turn.
 enum class Start { in_turn, early };
-bool can_start_early();  // the current GPU
+bool can_start_early();  // on the current GPU
 
 template <class... Parameters, class... Arguments>
 void launch(Start start, void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem,

@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD, kQ
   const int last = i0 + kQueries < at.Tq ? i0 + kQueries - 1 : at.Tq - 1;
   const int steps = (at.visible(last) + kTile - 1) / kTile;  // that any query sees
   const int unmasked = at.visible(i0) / kTile;               // that all of them see whole
-  const int begin = steps * part / rows.parts.count, end = steps * (part + 1) / rows.parts.count;
+  const auto cut = [&](int n) { return static_cast<int>(int64_t{steps} * n / rows.parts.count); };
+  const int begin = cut(part), end = cut(part + 1);
   const auto load_keys = [&](int t) {
     load_tile<kThreads>(m.k[t % 2], rows.k, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
     load_tile<kThreads>(m.v[t % 2], rows.v, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
@@ -200,7 +201,7 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   }
 }
 
-template <class Engine, class Of = Widths<64, 80, 128>>
+template <class Engine, class Of>
 void forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
   with_tensor_core_type(p.dtype, [&](auto zero) {

@@ -6,12 +6,13 @@
 //
 // A block has 64 or 128 keys and walks over the queries that see them, 64 at a time. Everything is transposed
 // (a warp's rows are keys), so that P^T and dS^T are in the registers from which the tensor cores take their
-// left operand for dv and dk; for dq, dS goes through shared memory. Every block has a share of every dq it
-// meets. They are added in fp32 in the order of cuda_hopper_walk.h, each at its turn, and so always to the
-// same bits; flags in memory say how many shares a tile has. The wait for a turn, and for the sums to be in
-// memory before it is given on, is left to the other blocks of the multiprocessor to hide. A last kernel
-// rounds dq. Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair. Shares of
-// dq add 4 D bytes for each query and lot of keys, in the L2 cache.
+// left operand for dv and dk, unless two warps share keys; for dq, dS goes through shared memory. Every block
+// has a share of every dq it meets. They are added in fp32 in the order of cuda_hopper_walk.h, each at its
+// turn, and so always to the same bits; flags in memory say how many shares a tile has. A turn is given on
+// half a step after the share was sent, when it has had time to arrive; what is left of the waits the other
+// blocks of the multiprocessor hide, where there are others. A last kernel rounds dq. Floor: q, k, v, o, dO
+// once in, dq, dk, dv once out; 10 B H D operations per seen pair. Shares of dq add 4 D bytes for each query
+// and lot of keys, in the L2 cache.
 #pragma once
 
 #include "ops/attention/cuda_flash_fused_parts.cuh"

@@ -50,6 +50,10 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
   AttentionProblem walked = p;
   if (p.Tk == 0) walked.Tk = 1;  // no keys, no lots; the last kernel then writes zeros
   const Lots lots(walked, Shape::kKeys, kTile, blocks_at_once<Shape>(ctx, p, shared_bytes));
+  // Where a multiprocessor must hold several blocks that wait for each other, the first must not come while
+  // an earlier kernel's division of its memory leaves no room for the second.
+  const Start start =
+      Shape::kBlocks == 1 || lots.order == Lots::Order::single ? Start::early : Start::in_turn;
   const bool numbered = lots.order == Lots::Order::single && w.padded > 0;
 
   const auto read_only = [&](const Tensor& t) {
@@ -60,7 +64,7 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
   const hopper::DeltaArguments<T> d{p,           o,      dout,     b.lse.data<float>(), lse2,
                                     delta,       padded, counters, w.counter_count,     Sizes(p),
                                     b.sequences, kTile};
-  launch(o.packs && dout.packs ? hopper::hopper_delta_kernel<T> : hopper::hopper_delta_kernel<T, false>,
+  launch(o.packs && dout.packs ? hopper::delta_kernel<T> : hopper::delta_kernel<T, false>,
          Grid(blocks_for(p.batches() * p.H * w.padded * 8, 256)), 256, 0, stream, d);
 
   const FusedArguments<T> a{p,
@@ -82,8 +86,8 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
                             numbered ? counters : nullptr,
                             b.sequences};
   if (p.Tk > 0)
-    launch(Start::early, flash_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, shared_bytes,
-           stream, a);
+    launch(start, flash_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, shared_bytes, stream,
+           a);
   if (b.dq.wanted()) {
     launch(Start::early, flash_write_dq_kernel<Shape>, Grid(p.batches() * p.H * w.tiles), Shape::kThreads, 0,
            stream, a);

@@ -67,10 +67,6 @@ __device__ void load_tile(Tile& tile, const HeadRows<T>& from, int b, int head, 
   }
 }
 
-// A warp's rows come in kM strips of 16.
-template <int kM>
-using StripSums = TileSums[kM][kNTiles];
-
 // Sums as the A of a next product, rounded to 16 bits: words of tiles 2 k and 2 k + 1.
 template <class T>
 __device__ TileA as_a(const TileSums& left, const TileSums& right) {

@@ -126,7 +126,8 @@ struct FinishedHalf {
   __device__ bool write(const BackwardArguments<T>& a, const Sizes& z) const {
     if (!all_finite(dq)) return false;
     const int lane = static_cast<int>(threadIdx.x) % 32, i = first + lane / 4;
-    const int channel = column + lane % 4 * 2, stride = 8 * static_cast<int>(a.dq.row_stride);
+    const int channel = column + lane % 4 * 2;
+    const int64_t stride = 8 * a.dq.row_stride;
     T* row = a.dq.at(at.b, at.h, z.D, z.first_query + i) + channel;
     if (column + kTiles * 8 <= z.D && !a.dq.accumulate) {
 #pragma unroll

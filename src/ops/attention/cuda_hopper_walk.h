@@ -6,8 +6,9 @@
 //            dealt out to its blocks to and fro: block a of four has lots a, 7 - a, 8 + a, ..., so all make
 //            about as many steps. Lots dealt forth are walked from the diagonal on: lot j meets a tile a step
 //            after lot j + 1. Those dealt back are walked from the end back: lot j + 1 meets a tile a step
-//            after lot j. The two directions run at the same time, so each has its own sums. (A lot to a
-//            block, however ordered, left a quarter of the GPU idle at the end of a head of 65,536.)
+//            after lot j. The two directions run at the same time, so each has its own sums. (With a lot to
+//            a block, however ordered, blocks of one head of 65,536 would wait a fifth of the time: played on
+//            the host, 1260 rounds for 1000.)
 //   cyclic   no mask: lot j begins so many tiles before the end that each meets a tile after its neighbour.
 //   single   everything else: one lot a block, numbered as blocks start; nobody waits for a block that has
 //            not begun. The first keys come first, since under a mask they have the most queries, and all
@@ -16,9 +17,9 @@
 //            place is nobody's has no lot.
 //
 // In the first two, blocks of a head wait for each other, so they must all be in the GPU at once: as many
-// heads as fit are worked on together, then the next. When a block is done with a head it writes out some
-// tiles of dq, those that the others were done with long ago. With single another kernel does that, and where
-// a head's lots are dealt more than forth and back once.
+// heads as fit are worked on together, then the next. When a block of flash_hopper is done with a head it
+// writes out some tiles of dq, those that the others were done with long ago. With single another kernel does
+// that, and where a head's lots are dealt more than forth and back once.
 #pragma once
 
 #include "ops/attention/sequences.h"

@@ -22,7 +22,8 @@ constexpr int64_t flash_blocks_at_once(FlashTiles t) {
 }
 
 // From 8 tiles of keys on, since joining them is a launch more; an estimate, as are the other bounds. No part
-// has less than four, or two where multiprocessors would be idle otherwise. Under a causal mask twice as many
+// of the last queries' keys has less than four, or two where multiprocessors would be idle otherwise; under a
+// mask those of the first may be empty. Under a causal mask twice as many
 // as fit at once: with the longest first, the second ones are as short as the first ones are long. At most
 // kMostParts, since they are joined one after the other.
 constexpr int64_t kMostParts = 128;

@@ -1,7 +1,8 @@
 // The tiles of flash attention by mma.sync, and the shared memory they take: the kernels are made for these
 // and the variant's refusals come from the same numbers. 64 keys to a tile for every width; a block's queries
-// are what is left to choose. One table serves all GPUs since Ampere, whose multiprocessors differ in shared
-// memory alone: 99 KiB hold heads up to 96 wide, 163 KiB up to 192, 227 KiB all.
+// in forward and its keys in backward are what is left to choose. One table serves all GPUs since Ampere,
+// whose multiprocessors differ in shared memory alone: 99 KiB hold heads up to 96 wide, 163 KiB up to 192,
+// 227 KiB all.
 #pragma once
 
 #include <cstddef>

@@ -37,23 +37,23 @@ RankContext::~RankContext() {
   backend_->destroy(comm_);
 }
 
-Tensor RankContext::empty(const Shape& shape, DType dtype, Tag tag) {
+Tensor RankContext::empty(const Shape& shape, DType dtype, Tag tag, std::source_location where) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes)) {
     throw Error(cat("a ", shape.str(), " ", name_of(dtype), " tensor has more bytes than can be counted"));
   }
-  return Tensor(allocator_->allocate({bytes}, tag), shape, dtype, options_.device);
+  return Tensor(allocator_->allocate({bytes}, tag, where), shape, dtype, options_.device);
 }
 
-Tensor RankContext::zeros(const Shape& shape, DType dtype, Tag tag) {
-  Tensor t = empty(shape, dtype, tag);
+Tensor RankContext::zeros(const Shape& shape, DType dtype, Tag tag, std::source_location where) {
+  Tensor t = empty(shape, dtype, tag, where);
   backend_->zero(t.raw(), t.bytes().value, compute_);
   return t;
 }
 
-Tensor RankContext::clone(const Tensor& src, Tag tag) {
+Tensor RankContext::clone(const Tensor& src, Tag tag, std::source_location where) {
   if (!src.contiguous()) throw Error(cat("cannot clone a strided ", src.shape().str(), " view"));
-  Tensor t = empty(src.shape(), src.dtype(), tag);
+  Tensor t = empty(src.shape(), src.dtype(), tag, where);
   backend_->copy_within(t.raw(), src.raw(), t.bytes().value, compute_);
   return t;
 }

@@ -22,6 +22,22 @@ namespace kiln {
 
 class Tape;
 
+// What a rank is about, for those who watch it from outside. Backward and the second run of a recomputed span
+// say so themselves; forward and update are named by whoever runs the step.
+enum class Phase : uint8_t { setup, forward, recompute, backward, update };
+inline constexpr int kPhaseCount = 5;
+
+constexpr std::string_view name_of(Phase p) {
+  constexpr std::string_view kNames[kPhaseCount] = {"setup", "forward", "recompute", "backward", "update"};
+  return kNames[static_cast<int>(p)];
+}
+
+// The op call that runs, from its check to its record: constant strings, empty between calls.
+struct RunningOp {
+  const char* op = "";
+  const char* variant = "";
+};
+
 struct RankOptions {
   Device device = Device::cpu();
   int rank = 0;
@@ -61,9 +77,13 @@ class RankContext {
   VariantChoice& variants() { return options_.variants; }
   AttentionChoices& attention_choices() { return options_.attention_choices; }
 
-  Tensor empty(const Shape& shape, DType dtype, Tag tag = Tag::activation);
-  Tensor zeros(const Shape& shape, DType dtype, Tag tag = Tag::activation);
-  Tensor clone(const Tensor& contiguous, Tag tag = Tag::activation);
+  // `where` is the line that asks: what memory is attributed to.
+  Tensor empty(const Shape& shape, DType dtype, Tag tag = Tag::activation,
+               std::source_location where = std::source_location::current());
+  Tensor zeros(const Shape& shape, DType dtype, Tag tag = Tag::activation,
+               std::source_location where = std::source_location::current());
+  Tensor clone(const Tensor& contiguous, Tag tag = Tag::activation,
+               std::source_location where = std::source_location::current());
   // Both sides finished when these return; for set-up, tests and results, never inside a step.
   void upload(const Tensor& dst, const void* host);
   void download(void* host, const Tensor& contiguous_src);
@@ -78,10 +98,14 @@ class RankContext {
   void remove_observer(OpObserver* o) { std::erase(observers_, o); }
 
   std::string_view scope() const { return *scope_; }
+  Phase phase() const { return phase_; }
+  const RunningOp& running_op() const { return running_op_; }
 
  private:
   friend class ScopeGuard;
   friend class StreamGuard;
+  friend class PhaseGuard;
+  friend class RunningOpGuard;
 
   RankOptions options_;
   DeviceTraits traits_;
@@ -96,6 +120,8 @@ class RankContext {
   std::vector<OpObserver*> observers_;
   std::set<std::string> scope_names_;  // interned: nodes keep pointers to them
   const std::string* scope_;
+  Phase phase_ = Phase::setup;
+  RunningOp running_op_;
 };
 
 // Names the part of the model that runs while it lives: ScopeGuard g(ctx, "attention").
@@ -116,6 +142,34 @@ class ScopeGuard {
  private:
   RankContext& ctx_;
   const std::string* previous_;
+};
+
+// Names what the rank is about while it lives.
+class PhaseGuard {
+ public:
+  PhaseGuard(RankContext& ctx, Phase phase) : ctx_(ctx), previous_(ctx.phase_) { ctx.phase_ = phase; }
+  ~PhaseGuard() { ctx_.phase_ = previous_; }
+  PhaseGuard(const PhaseGuard&) = delete;
+  PhaseGuard& operator=(const PhaseGuard&) = delete;
+
+ private:
+  RankContext& ctx_;
+  Phase previous_;
+};
+
+// Names the op call that runs while it lives.
+class RunningOpGuard {
+ public:
+  RunningOpGuard(RankContext& ctx, RunningOp op) : ctx_(ctx), previous_(ctx.running_op_) {
+    ctx.running_op_ = op;
+  }
+  ~RunningOpGuard() { ctx_.running_op_ = previous_; }
+  RunningOpGuard(const RunningOpGuard&) = delete;
+  RunningOpGuard& operator=(const RunningOpGuard&) = delete;
+
+ private:
+  RankContext& ctx_;
+  RunningOp previous_;
 };
 
 // While it lives, the rank's ops run on a stream that somebody else owns. The allocator stays on the rank's

@@ -12,6 +12,7 @@ Tensor run_again(RankContext& ctx, const RecomputeSpan& span, const Tensor& inpu
   Tape& tape = ctx.tape();
   tape.players_.push_back({&span.rows});
   const OnExit leave([&tape] { tape.players_.pop_back(); });
+  const PhaseGuard phase(ctx, Phase::recompute);
   GradModeGuard mode(ctx, GradMode::record);
   Tensor output = span.run(input);
   if (tape.players_.back().next != span.rows.size()) {

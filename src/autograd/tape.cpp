@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/accumulate.h"
-#include "base/on_exit.h"
 
 namespace kiln {
 
@@ -53,9 +52,8 @@ void Tape::give_grad(const Tensor& output, Tensor grad) {
 }
 
 void Tape::backward(Tensor output, Tensor grad, int floor) {
+  const PhaseGuard phase(ctx_, Phase::backward);
   give_grad(output, std::move(grad));
-  ++backward_depth_;
-  const OnExit leave([this] { --backward_depth_; });
   output = {};  // kept no longer than the nodes that need it
   while (size() > floor) {
     Node node = std::move(nodes_.back());
@@ -75,6 +73,7 @@ void Tape::backward(Tensor output, Tensor grad, int floor) {
       }
       continue;
     }
+    const RunningOpGuard running(ctx_, {node.op, node.variant});
     for (int i = 0; i < node.outputs; ++i) {
       const Value& v = values_[node.first_output + i];
       if (!grads[i].defined() && node.backward != run_split_backward) grads[i] = ctx_.zeros(v.shape, v.dtype);

@@ -46,7 +46,7 @@ Allocator::~Allocator() {
   for (Event e : spare_events_) backend_.destroy(e);
 }
 
-Buffer Allocator::allocate(Bytes bytes, Tag tag) {
+Buffer Allocator::allocate(Bytes bytes, Tag tag, std::source_location where) {
   std::lock_guard lock(mutex_);
   ++allocation_count_;
   const bool planted = fail_countdown_ == 1;
@@ -71,7 +71,7 @@ Buffer Allocator::allocate(Bytes bytes, Tag tag) {
   stats_.peak[tag] = std::max(stats_.peak[tag], stats_.live[tag]);
   stats_.live_total += block->size;
   stats_.peak_total = std::max(stats_.peak_total, stats_.live_total);
-  notify(AllocEvent::Kind::alloc, tag, block->size, block->ptr);
+  notify({AllocEvent::Kind::alloc, tag, block->size, block->ptr, bytes.value, where});
   return Buffer(block);
 }
 
@@ -110,7 +110,7 @@ MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
   if (base == nullptr) return nullptr;
   stats_.reserved += want;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  notify(AllocEvent::Kind::segment_alloc, Tag::workspace, want, base);
+  notify({AllocEvent::Kind::segment_alloc, Tag::workspace, want, base});
 
   auto* block = new MemoryBlock;
   pool.segments.push_back({base, want, small, block});
@@ -147,7 +147,7 @@ void Allocator::give_back(MemoryBlock* block) {
   std::lock_guard lock(mutex_);
   stats_.live[block->tag] -= block->size;
   stats_.live_total -= block->size;
-  notify(AllocEvent::Kind::free, block->tag, block->size, block->ptr);
+  notify({AllocEvent::Kind::free, block->tag, block->size, block->ptr});
   block->in_use = false;
   if (mode_ == AllocMode::raw && !block->pool->is_private && capturing()) {
     held_back_.push_back(block);  // its fences too: an event recorded in a capture is of no use outside it
@@ -229,14 +229,10 @@ void Allocator::release_free_segments(MemoryPool& pool) {
 void Allocator::release_segment(std::list<MemorySegment>::iterator segment, MemoryPool& pool) {
   check_guards(*segment);
   stats_.reserved -= segment->size;
-  notify(AllocEvent::Kind::segment_free, Tag::workspace, segment->size, segment->base);
+  notify({AllocEvent::Kind::segment_free, Tag::workspace, segment->size, segment->base});
   backend_.release(segment->base);
   delete segment->first;
   pool.segments.erase(segment);
-}
-
-void Allocator::notify(AllocEvent::Kind kind, Tag tag, std::size_t bytes, const void* address) {
-  for (AllocObserver* o : observers_) o->on_alloc_event({kind, tag, bytes, address});
 }
 
 }  // namespace kiln

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,8 @@ struct AllocEvent {
   Tag tag;
   std::size_t bytes;
   const void* address;
+  std::size_t requested = 0;        // alloc only: what the caller asked for, before rounding
+  std::source_location where = {};  // alloc only: the line that asked
 };
 
 class AllocObserver {
@@ -109,7 +112,7 @@ class Allocator {
   Allocator& operator=(const Allocator&) = delete;
 
   // Throws Error when there is no room, with the request, the bytes in use by tag and the largest holders.
-  Buffer allocate(Bytes bytes, Tag tag);
+  Buffer allocate(Bytes bytes, Tag tag, std::source_location where = std::source_location::current());
 
   MemoryStats stats() const;
   void reset_peaks();
@@ -147,7 +150,9 @@ class Allocator {
   // The compute stream is being captured. The host must not wait for it, that would invalidate the capture;
   // so nothing goes back to the device until it ends.
   bool capturing() const { return current_pool_ != shared_pool_.get(); }
-  void notify(AllocEvent::Kind kind, Tag tag, std::size_t bytes, const void* address);
+  void notify(const AllocEvent& event) {
+    for (AllocObserver* o : observers_) o->on_alloc_event(event);
+  }
   [[noreturn]] void throw_out_of_memory(Bytes wanted, Tag tag);
   std::string report_locked() const;
   std::string largest_locked(int count) const;

@@ -36,7 +36,7 @@ MemoryBlock* Allocator::take_raw(MemoryPool& pool, std::size_t requested) {
   if (base == nullptr) return nullptr;
   stats_.reserved += room;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  notify(AllocEvent::Kind::segment_alloc, Tag::workspace, room, base);
+  notify({AllocEvent::Kind::segment_alloc, Tag::workspace, room, base});
   auto* block = new MemoryBlock;
   pool.segments.push_back({base, room, false, block});
   block->owner = this;

@@ -54,7 +54,7 @@ std::string Allocator::largest_locked(int count) const {
 }
 
 void Allocator::throw_out_of_memory(Bytes wanted, Tag tag) {
-  notify(AllocEvent::Kind::out_of_memory, tag, wanted.value, nullptr);
+  notify({AllocEvent::Kind::out_of_memory, tag, wanted.value, nullptr});
   std::string cap = cap_.value == SIZE_MAX ? "" : cat(", limit ", human(cap_));
   const std::optional<std::size_t> free = backend_.free_bytes();
   std::string largest = largest_locked(10);

@@ -24,14 +24,14 @@ void Allocator::drop_pool(MemoryPool& pool) {
       if (b->in_use) {
         stats_.live[b->tag] -= b->size;
         stats_.live_total -= b->size;
-        notify(AllocEvent::Kind::free, b->tag, b->size, b->ptr);
+        notify({AllocEvent::Kind::free, b->tag, b->size, b->ptr});
         b->owner = nullptr;  // its last Buffer deletes the record
       } else {
         delete b;
       }
     }
     stats_.reserved -= segment.size;
-    notify(AllocEvent::Kind::segment_free, Tag::workspace, segment.size, segment.base);
+    notify({AllocEvent::Kind::segment_free, Tag::workspace, segment.size, segment.base});
     backend_.release(segment.base);
   }
   pool.segments.clear();

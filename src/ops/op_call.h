@@ -32,21 +32,26 @@ class OpCall {
   using Problem = typename Op::Problem;
 
   OpCall(RankContext& ctx, const Problem& problem, std::string_view wanted = {})
-      : ctx_(ctx), problem_(problem), row_(select<Op>(ctx, problem, wanted)) {}
+      : ctx_(ctx),
+        problem_(problem),
+        row_(select<Op>(ctx, problem, wanted)),
+        running_(ctx, {Op::kName, row_.name}) {}
 
   const Variant<Op>& row() const { return row_; }
   bool composed() const { return row_.composed; }  // then the op calls its parts instead of run()
 
   // An extra tensor the row declares, or an undefined one if this row does not save it.
-  Tensor extra(const char* name) const {
+  Tensor extra(const char* name, std::source_location where = std::source_location::current()) const {
     for (const auto& s : row_.saves) {
       if (s.from == SavedFrom::extra && std::strcmp(s.name, name) == 0)
-        return ctx_.empty(s.shape(problem_), s.dtype(problem_));
+        return ctx_.empty(s.shape(problem_), s.dtype(problem_), Tag::activation, where);
     }
     return {};
   }
 
-  Tensor workspace() const { return workspace_for(ctx_, row_, problem_, Pass::forward); }
+  Tensor workspace(std::source_location where = std::source_location::current()) const {
+    return workspace_for(ctx_, row_, problem_, Pass::forward, where);
+  }
 
   void run(const typename Op::Forward& arguments, std::initializer_list<NamedTensor> outputs) const {
     watched(
@@ -100,15 +105,17 @@ class OpCall {
     tape.record(std::move(node), outputs);
   }
 
-  static Tensor workspace_for(RankContext& ctx, const Variant<Op>& row, const Problem& problem, Pass pass) {
+  static Tensor workspace_for(RankContext& ctx, const Variant<Op>& row, const Problem& problem, Pass pass,
+                              std::source_location where) {
     const std::size_t bytes = row.workspace ? row.workspace(problem, pass) : 0;
-    return bytes == 0 ? Tensor() : ctx.empty({static_cast<int64_t>(bytes)}, DType::u8, Tag::workspace);
+    return bytes == 0 ? Tensor() : ctx.empty({static_cast<int64_t>(bytes)}, DType::u8, Tag::workspace, where);
   }
 
  private:
   RankContext& ctx_;
   Problem problem_;
   const Variant<Op>& row_;
+  RunningOpGuard running_;
 };
 
 // The same for backward, with the row that forward used.
@@ -121,7 +128,9 @@ class BackwardCall {
         row_(*static_cast<const Variant<Op>*>(pass.node().row)) {}
 
   const typename Op::Problem& problem() const { return problem_; }
-  Tensor workspace() const { return OpCall<Op>::workspace_for(ctx_, row_, problem_, Pass::backward); }
+  Tensor workspace(std::source_location where = std::source_location::current()) const {
+    return OpCall<Op>::workspace_for(ctx_, row_, problem_, Pass::backward, where);
+  }
 
   void run(const typename Op::Backward& arguments, std::initializer_list<NamedTensor> outputs) const {
     watched(

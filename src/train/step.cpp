@@ -33,6 +33,7 @@ void TrainStep::queue(std::span<const HostBatch> micro_batches, double lr) {
 }
 
 void TrainStep::micro_step(bool first) {
+  const PhaseGuard phase(ctx_, Phase::forward);  // until the tape says otherwise
   ctx_.tape().reset();
   const Tensor loss = model_.loss(ctx_, io_.tokens(), io_.targets());  // forward
   accumulate_loss(ctx_, loss, io_.scalars(), first, share());          // for the report
@@ -48,7 +49,7 @@ void TrainStep::sum_up() {  // over micro-steps and ranks
 }
 
 void TrainStep::update() {
-  const ScopeGuard scope(ctx_, "update");
+  const PhaseGuard phase(ctx_, Phase::update);
   sum_up();
   judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2,
              scales_loss() ? options_.loss_scale.interval : 0);

@@ -35,8 +35,12 @@ say_what_is_missing() {
 options_of() {
   case $1 in
     memcheck) echo "--padding 64" ;;  # a gap behind each allocation
-    racecheck | synccheck) echo "--kernel-name kernel_substring=kiln" ;;
-    initcheck) echo "--check-api-memory-access no" ;;  # a result that nobody wrote fails its test
+    # racecheck knows nothing of signals that the copy engine and the tensor cores give (mbarrier, wgmma): to it every
+    # tile they hand on is a race. Bit-equality over many runs and a poisoned shared memory stand in for it there.
+    racecheck) echo "--kernel-name kernel_substring=kiln --kernel-name-exclude kernel_substring=hopper" ;;
+    synccheck) echo "--kernel-name kernel_substring=kiln" ;;
+    # Nor does initcheck see what the copy engine writes, and flash_hopper's kernels read each other's by the megabyte.
+    initcheck) echo "--check-api-memory-access no --kernel-name-exclude kernel_substring=hopper" ;;  # a result that nobody wrote fails its test
   esac
 }
 

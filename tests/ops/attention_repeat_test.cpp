@@ -48,6 +48,8 @@ TEST_P(CudaAttentionRepeat, HasTheSameBitsAHundredTimes) {
   expect_the_same_bits(variant, {1, 1000, 1000, 4, 2, 128});
   expect_the_same_bits(variant, {1, 500, 500, 8, 8, 128, false});
   expect_the_same_bits(variant, {1, 300, 470, 4, 2, 80});
+  expect_the_same_bits(variant, {1, 1000, 1000, 1, 1, 32});  // flash: keys in parts, small lots in backward
+  expect_the_same_bits(variant, {1, 130, 900, 2, 1, 64, false});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaAttentionRepeat,

@@ -42,6 +42,13 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
                    cat(bytes, " bytes of shared memory for a block of ", name_of_kernel(kernel)).c_str());
 }
 
+bool can_start_early() {
+  int device = 0, major = 0;
+  KILN_CUDA_CHECK(cudaGetDevice(&device));
+  KILN_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major >= 9;
+}
+
 void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,
                         cudaError_t error) {
   const std::string call = cat("launch of ", name_of_kernel(kernel), ", grid ", grid.x, " x ", grid.y,

@@ -27,9 +27,15 @@ dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream);
 inline constexpr std::size_t kSharedByDefault = 48 * 1024;
 void allow_shared_memory(const void* kernel, std::size_t bytes);
 
+// early: the kernel may begin before the one before it on the stream has ended (since Hopper; before, it
+// waits for that as all do). It must call
+// wait_for_kernel_before (ops/cuda_device/early.cuh) in every thread before it touches what that one writes.
+enum class Start { in_turn, early };
+bool can_start_early();  // the current GPU
+
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem, Stream stream,
-            Arguments&&... arguments) {
+void launch(Start start, void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem,
+            Stream stream, Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0) return;
   if (smem > kSharedByDefault) allow_shared_memory(reinterpret_cast<const void*>(kernel), smem);
   cudaLaunchConfig_t config{};
@@ -37,10 +43,21 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
   config.blockDim = block;
   config.dynamicSmemBytes = smem;
   config.stream = static_cast<cudaStream_t>(stream.handle);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = start == Start::early && can_start_early() ? 1 : 0;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
   if (error != cudaSuccess) {
     throw_launch_error(reinterpret_cast<const void*>(kernel), grid, block, smem, error);
   }
+}
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem, Stream stream,
+            Arguments&&... arguments) {
+  launch(Start::in_turn, kernel, grid, block, smem, stream, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace kiln

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/build_info.h"
-#include "device/gpu_code.h"
 #include "ops/attention/cuda_hopper_workspace.h"
-#include "ops/attention/flash_table.h"
-#include "ops/attention/gpu_shared_memory.h"
-#include "ops/attention/tiled_table.h"
+#include "ops/attention/flash_split.h"
+#include "ops/attention/refusals.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
@@ -103,105 +100,31 @@ std::size_t cuda_naive_workspace(const AttentionProblem& p, Pass pass) {
   return static_cast<std::size_t>(p.B * p.H * p.Tq * p.Tk) * size_of(stat_dtype(p.dtype));
 }
 
-// CUDA flash: one float per query, the inner product of the output and its gradient.
-std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
+// CUDA, backward: one float per query, the inner product of the output and its gradient.
+std::size_t cuda_delta_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return 0;
   return static_cast<std::size_t>(p.batches() * p.H * p.query_rows()) * sizeof(float);
 }
 
-// Kernels count rows in 32 bits, in whole tiles.
-std::string too_many_rows(const AttentionProblem& p) {
-  constexpr int64_t kMostRows = INT32_MAX - 1023;
-  const int64_t rows = std::max({p.Tq, p.Tk, p.query_rows(), p.key_rows()});
-  return rows <= kMostRows ? std::string() : cat("takes up to ", kMostRows, " rows; these are ", rows);
+// CUDA flash: forward, what the parts of the keys leave for the kernel that joins them; backward, in one
+// kernel where it fits.
+std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
+  if (pass == Pass::forward) return flash::SplitWorkspace(p).bytes();
+  const flash::FlashTiles t = flash::flash_tiles(p.D);
+  return t.fused() ? HopperWorkspace(p, t.width, flash::kTile).total : cuda_delta_workspace(p, pass);
 }
 
-// Of rows whose blocks know one length.
-std::string needs_equal_lengths(const AttentionProblem& p, const DeviceTraits& /*traits*/) {
-  return p.varied ? "takes sequences of one length, not offsets on the device" : std::string();
-}
-
-std::string cpu_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
-  return needs_fp32_or_narrower(p, traits);
-}
-
-std::string cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
-  return attention_cpu_few_rows_unsupported(p, traits);
-}
-
-// The newest code of this build that the GPU would run. A build without CUDA speaks, on meta, for the usual
-// one.
-int code_for(const DeviceTraits& traits) {
-  const char* archs = build_info().cuda_archs;
-  const int cc = traits.compute_capability;
-  return *archs == '\0' ? cc + 1 : newest_code_for(archs, cc / 10, cc % 10);
-}
-
-std::string too_little_shared(const AttentionProblem& p, const DeviceTraits& traits, std::size_t bytes) {
-  const int kib = shared_kib(traits.compute_capability);
-  if (bytes <= static_cast<std::size_t>(kib) * 1024) return {};
-  return cat("takes ", (bytes + 1023) / 1024, " KiB of shared memory for heads of ", p.D,
-             "; a block of this GPU has ", kib);
-}
-
-std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (p.dtype != DType::bf16 && p.dtype != DType::f16)
-    return cat("runs on the tensor cores in bf16 and fp16, not in ", name_of(p.dtype));
-  if (traits.compute_capability < 80) return "needs compute capability 8.0";
-  if (code_for(traits) < 80) return "needs a build for sm_80 or newer";
-  if (p.D > flash::kWidestHead)
-    return cat("takes heads up to ", flash::kWidestHead, " wide; these are ", p.D);
-  if (auto why = too_little_shared(p, traits, flash::flash_bytes(flash::flash_tiles(p.D))); !why.empty())
-    return why;
-  if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
-  return too_many_rows(p);
-}
-
-// Of the kernels made of plain multiply-adds, which copy by cp.async.
-std::string cuda_tiled_unsupported(const AttentionProblem& p, const DeviceTraits& traits, int widest,
-                                   std::size_t bytes) {
-  if (traits.compute_capability < 80) return "needs compute capability 8.0";
-  if (code_for(traits) < 80) return "needs a build for sm_80 or newer";
-  if (p.D > widest) return cat("takes heads up to ", widest, " wide; these are ", p.D);
-  if (auto why = too_little_shared(p, traits, bytes); !why.empty()) return why;
-  if (!(p.scale > 0)) return cat("takes a positive scale; this is ", p.scale);
-  return too_many_rows(p);
-}
-
-std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (p.dtype != DType::f32) return cat("computes in fp32 what is fp32, not ", name_of(p.dtype));
-  return cuda_tiled_unsupported(p, traits, 256, tiled::fp32_bytes(tiled::tile_width(p.D)));
-}
-
-std::string cuda_flash_tf32_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (p.dtype != DType::f32) return cat("rounds fp32 to TF32; these are ", name_of(p.dtype));
-  return cuda_tiled_unsupported(p, traits, 128, tiled::tf32_bytes(p.D <= 64 ? 64 : 128));
-}
-
-std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
-  if (p.dtype != DType::bf16) return cat("is a rung of the ladder in bf16; these are ", name_of(p.dtype));
-  return cuda_tiled_unsupported(p, traits, 128, tiled::rung_bytes(p.D <= 64 ? 64 : 128));
-}
-
-// As flash, and fp32 sums of dq for the atomics to add to.
+// As others, and fp32 sums of dq for the atomics to add to.
 std::size_t cuda_tiled_atomic_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return 0;
-  return cuda_flash_workspace(p, pass) + static_cast<std::size_t>(p.B * p.Tq * p.H * p.D) * sizeof(float);
+  return cuda_delta_workspace(p, pass) + static_cast<std::size_t>(p.B * p.Tq * p.H * p.D) * sizeof(float);
 }
 
-std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (traits.compute_capability != 90) return "is made of Hopper's instructions, compute capability 9.0";
-  if (code_for(traits) != 91) return "needs a build for sm_90a";
-  if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
-  if (p.D % 8 != 0) return cat("takes heads whose width is a multiple of 8; these are ", p.D);
-  return cuda_flash_unsupported(p, traits);
-}
-
+// Backward also as flash's, to which it gives what the copy engine does not take; forward flash then does
+// without parts.
 std::size_t cuda_hopper_workspace(const AttentionProblem& p, Pass pass) {
-  return pass == Pass::forward ? 0 : HopperWorkspace(p).total;
+  if (pass == Pass::forward) return 0;
+  return std::max(HopperWorkspace(p).total, cuda_flash_workspace(p, pass));
 }
 
 const Variant<AttentionOp> kRows[] = {
@@ -228,21 +151,21 @@ const Variant<AttentionOp> kRows[] = {
     {"flash_hopper_atomic", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward),
      KILN_CUDA_FN(attention_cuda_hopper_atomic_backward)},
-    {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_flash_workspace,
+    {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_fp32_forward),
      KILN_CUDA_FN(attention_cuda_flash_fp32_backward)},
     // Below the true one, as linear's: its inputs lose 13 of 24 bits, which only a person may decide.
-    {"flash_tf32", DeviceType::cuda, cuda_flash_tf32_unsupported, kFlashSaves, cuda_flash_workspace,
+    {"flash_tf32", DeviceType::cuda, cuda_flash_tf32_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_tf32_forward),
      KILN_CUDA_FN(attention_cuda_flash_tf32_backward)},
     // The ladder below flash, for study: see cuda_tiled.cu.
-    {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_async_forward), KILN_CUDA_FN(attention_cuda_tiled_async_backward)},
-    {"tiled_split", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled_split", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_split_forward), KILN_CUDA_FN(attention_cuda_tiled_split_backward)},
-    {"tiled_skip", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled_skip", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_skip_forward), KILN_CUDA_FN(attention_cuda_tiled_skip_backward)},
-    {"tiled", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
+    {"tiled", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
      KILN_CUDA_FN(attention_cuda_tiled_forward), KILN_CUDA_FN(attention_cuda_tiled_backward)},
     {"tiled_atomic", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_tiled_atomic_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_tiled_async_forward),

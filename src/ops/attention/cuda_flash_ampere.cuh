@@ -24,10 +24,11 @@ struct Ampere {
   using Tile = PaddedTile<T, kD, kRows>;
 
   // Strips of a warp in the forward pass. With two, each word of the other operand is read once for both;
-  // with one, reading shared memory takes longer than the products. Two of wide heads would not fit in
-  // registers.
-  template <int kD>
-  static constexpr int kStrips = kD <= 64 ? 2 : 1;
+  // with one, reading shared memory takes longer than the products: heads of 128 went from 0.65x of
+  // FlashAttention-2 to 0.9x. Two of wider heads would not fit in registers; and where 64 queries are a block
+  // because there are few, two warps a block are not enough to hide anything (0.72x for 0.93x).
+  template <int kD, int kQueries>
+  static constexpr int kStrips = kD <= 64 || (kD <= 128 && kQueries > 64) ? 2 : 1;
 
   __device__ static void show() {}  // tiles are visible after a barrier
   template <class... Sums>
@@ -42,10 +43,10 @@ struct Ampere {
     return a;
   }
 
-  // sums[.][n] += A X^T for the tile's 64 rows, 8 at a time: A is [16 kM, kD], here rows of `left`.
-  template <int kM, class T, int kD, int kRows>
-  __device__ static void multiply_rows(StripSums<kM>& sums, const PaddedTile<T, kD, kRows>& left,
-                                       int first_row, const PaddedTile<T, kD>& x) {
+  // sums[.][n] += A X^T for 8 kN of the tile's rows, 8 at a time: A is [16 kM, kD], here rows of `left`.
+  template <int kM, int kN, class T, int kD, int kRows, int kXRows>
+  __device__ static void multiply_rows(TileSums (&sums)[kM][kN], const PaddedTile<T, kD, kRows>& left,
+                                       int first_row, const PaddedTile<T, kD, kXRows>& x, int x_row = 0) {
     const int lane = threadIdx.x % 32;
     constexpr int kAtOnce = kD <= 128 ? kD / 16 : 4;  // words read ahead would spill the sums of wide heads
 #pragma unroll kAtOnce
@@ -54,9 +55,9 @@ struct Ampere {
 #pragma unroll
       for (int m = 0; m < kM; ++m) a[m] = load_a(left, first_row + 16 * m, k);
 #pragma unroll
-      for (int n = 0; n < kNTiles; n += 2) {
+      for (int n = 0; n < kN; n += 2) {
         uint32_t w[4];
-        load_tiles(w, x.at(n * 8 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+        load_tiles(w, x.at(x_row + n * 8 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
           multiply_add<T>(sums[m][n], a[m], {{w[0], w[1]}});
@@ -66,20 +67,20 @@ struct Ampere {
     }
   }
 
-  // out[.][n] += W X for the tile's kD channels, 8 at a time: W is [16 kM, 64], the warp's own sums.
-  template <class T, int kM, int kD>
-  __device__ static void multiply_columns(TileSums (&out)[kM][kD / 8], const StripSums<kM>& weights,
-                                          const PaddedTile<T, kD>& x) {
+  // out[.][n] += W X for the tile's kD channels, 8 at a time: W is [16 kM, 8 kN], the warp's own sums.
+  template <class T, int kM, int kD, int kN, int kXRows>
+  __device__ static void multiply_columns(TileSums (&out)[kM][kD / 8], const TileSums (&weights)[kM][kN],
+                                          const PaddedTile<T, kD, kXRows>& x, int x_row = 0) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int k = 0; k < kNTiles; k += 2) {
+    for (int k = 0; k < kN; k += 2) {
       TileA a[kM];
 #pragma unroll
       for (int m = 0; m < kM; ++m) a[m] = as_a<T>(weights[m][k], weights[m][k + 1]);
 #pragma unroll
       for (int n = 0; n < kD / 8; n += 2) {
         uint32_t w[4];
-        load_tiles_transposed(w, x.at(k * 8 + lane % 16, n * 8 + lane / 16 * 8));
+        load_tiles_transposed(w, x.at(x_row + k * 8 + lane % 16, n * 8 + lane / 16 * 8));
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
           multiply_add<T>(out[m][n], a[m], {{w[0], w[1]}});

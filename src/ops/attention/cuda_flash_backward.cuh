@@ -1,12 +1,12 @@
-// flash, backward: scores are made again from q, k and lse. Two kernels, each with one writer per gradient,
-// so no atomics and always the same bits; the price is that scores and dP are made twice (seven products
-// where five would do; eight for heads over 128, see flash_table.h).
+// flash, backward of heads over 128 wide (others: cuda_flash_fused_backward.cuh): scores are made again from
+// q, k and lse. Three kernels, each the one writer of its gradient, so always the same bits; the price is
+// that scores are made three times and dP twice (eight products where five would do; see flash_table.h).
 //
 //   P = exp(scale q k^T - lse)   dP = dO v^T   dS = P (dP - delta)   delta = rowsum(dO o)
-//   dq = scale dS k: a block has 64 queries and walks over keys; it also writes delta, for the other kernel
+//   dq = scale dS k: a block has 64 queries and walks over keys; it also writes delta, for the one of dk
 //   dk = scale dS^T q, dv = P^T dO: a block has 64 keys and walks over the queries of its group of heads
 //
-// In the second kernel everything is transposed (a warp's 16 rows are keys), so that P^T and dS^T are in the
+// In those two everything is transposed (a warp's 16 rows are keys), so that P^T and dS^T are in the
 // registers from which the tensor cores take their left operand.
 // Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair.
 #pragma once
@@ -156,11 +156,8 @@ __device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const Atten
 }
 
 // kKeys: makes dk; kValues: makes dv.
-// Heads of 128 fill the registers, and a few words are spilled (4 to 52 bytes). To make dv before dp needs
-// none and is slower: 3.59 ms against 3.53 for both kernels at batch 4, seq 4096, 16 heads on an H200.
 template <class Engine, class T, int kD, bool kKeys, bool kValues>
-__global__ void __launch_bounds__(kBlock, kD > 128 ? 1 : 0)
-    flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
+__global__ void __launch_bounds__(kBlock, 1) flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto& m = *reinterpret_cast<KeyMemory<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
@@ -245,7 +242,7 @@ void run_grad_key(Stream stream, const AttentionProblem& p, const BackwardRows<T
          kBlock, sizeof(KeyMemory<Engine, T, kD>), stream, p, rows);
 }
 
-template <class Engine, class Of = Widths<64, 80, 128>>
+template <class Engine, class Of>
 void backward(RankContext& ctx, const AttentionBackward& b) {
   const AttentionProblem& p = b.p;
   const Stream stream = cuda_stream(ctx);
@@ -269,12 +266,8 @@ void backward(RankContext& ctx, const AttentionBackward& b) {
       constexpr FlashTiles kTiles = flash_tiles(kD);
       static_assert(sizeof(QueryMemory<Engine, T, kD>) <= flash_backward_bytes(kTiles));
       static_assert(sizeof(KeyMemory<Engine, T, kD>) <= flash_backward_bytes(kTiles));
-      if constexpr (kTiles.two_key_passes) {
-        if (b.dk.wanted()) run_grad_key<Engine, T, kD, true, false>(stream, p, rows);
-        if (b.dv.wanted()) run_grad_key<Engine, T, kD, false, true>(stream, p, rows);
-      } else if (b.dk.wanted() || b.dv.wanted()) {
-        run_grad_key<Engine, T, kD, true, true>(stream, p, rows);
-      }
+      if (b.dk.wanted()) run_grad_key<Engine, T, kD, true, false>(stream, p, rows);
+      if (b.dv.wanted()) run_grad_key<Engine, T, kD, false, true>(stream, p, rows);
     });
   });
 }

@@ -1,18 +1,20 @@
 // flash, forward: a block has 64 or 128 queries of one head and walks over the keys 64 at a time.
 // Scores and probabilities live in registers; the running maximum and sum of each query rescale what was
 // summed so far (online softmax). Keys and values of the next tile are copied while this one is worked on.
-// Tiles that no query of the block sees are skipped, and only tiles on the border are masked.
+// Tiles that no query of the block sees are skipped, and only tiles on the border are masked. Where blocks
+// would be few, each takes one part of the keys (flash_split.h), and a second kernel joins the parts.
 // Floor: q, k, v once in, o and lse once out; 4 B H D operations per seen pair on the tensor cores.
 #pragma once
 
-#include "ops/attention/cuda_flash_tiles.cuh"
+#include "ops/attention/cuda_flash_join.cuh"
+#include "ops/attention/flash_split.h"
 #include "ops/attention/tile_choice.h"
 
 namespace kiln::flash {
 
 template <class Engine, class T, int kD, int kQueries>
 struct ForwardMemory {
-  static constexpr int kWarps = kQueries / 16 / Engine::template kStrips<kD>;
+  static constexpr int kWarps = kQueries / 16 / Engine::template kStrips<kD, kQueries>;
   typename Engine::template Tile<T, kD, kQueries> q;  // o on the way out
   typename Engine::template Tile<T, kD> k[2], v[2];
   WeightScratch<T> scratch[kWarps];
@@ -63,13 +65,16 @@ struct ForwardRows {
   HeadRows<T> q, k, v, o;
   float* lse;  // [B, H, Tq]
   Sequences sequences;
+  KeyParts parts;
 };
 
+// Heads up to 32 in blocks of 64 queries spill 16 bytes in bf16: without, a thread would have 184 registers
+// and a multiprocessor room for 4 blocks, not 6. Which is faster has not been measured.
 template <class Engine, class T, int kD, int kQueries>
-__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, kD > 128 ? 1 : 0)
+__global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD, kQueries>, kD > 128 ? 1 : 0)
     flash_forward_kernel(AttentionProblem p, ForwardRows<T> rows) {
   using Memory = ForwardMemory<Engine, T, kD, kQueries>;
-  constexpr int kM = Engine::template kStrips<kD>, kThreads = 32 * Memory::kWarps;
+  constexpr int kM = Engine::template kStrips<kD, kQueries>, kThreads = 32 * Memory::kWarps;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& m = *reinterpret_cast<Memory*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
@@ -77,27 +82,29 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
   // The last queries see the most keys: they go first, so that the short ones fill the gaps at the end.
   const int tiles = static_cast<int>((p.Tq + kQueries - 1) / kQueries), heads = static_cast<int>(p.B * p.H);
   const int block = static_cast<int>(blockIdx.x), H = static_cast<int>(p.H);
-  const int i0 = (tiles - 1 - block / heads) * kQueries;
+  const int i0 = (tiles - 1 - block / (heads * rows.parts.count)) * kQueries;
+  const int part = block / heads % rows.parts.count;
   const int h = block % heads % H, hkv = h / static_cast<int>(p.group());
   const Sequence at(p, rows.sequences, block % heads / H);
   if (i0 >= at.Tq) return;
   const int last = i0 + kQueries < at.Tq ? i0 + kQueries - 1 : at.Tq - 1;
   const int steps = (at.visible(last) + kTile - 1) / kTile;  // that any query sees
   const int unmasked = at.visible(i0) / kTile;               // that all of them see whole
+  const int begin = steps * part / rows.parts.count, end = steps * (part + 1) / rows.parts.count;
   const auto load_keys = [&](int t) {
     load_tile<kThreads>(m.k[t % 2], rows.k, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
     load_tile<kThreads>(m.v[t % 2], rows.v, at.batch, hkv, D, at.first_key + t * kTile, at.end_key());
   };
 
   load_tile<kThreads>(m.q, rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
-  if (steps > 0) load_keys(0);
+  if (begin < end) load_keys(begin);
   close_copies();
 
   TileSums o[kM][kD / 8];
   Queries<kD> mine[kM];
   const float scale_log2 = p.scale * kLog2E;
-  for (int t = 0; t < steps; ++t) {
-    if (t + 1 < steps) load_keys(t + 1);
+  for (int t = begin; t < end; ++t) {
+    if (t + 1 < end) load_keys(t + 1);
     close_copies();
     wait_for_copies<1>();
     Engine::show();
@@ -134,9 +141,10 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
     }
     __syncthreads();  // before this stage is overwritten
   }
-  if (steps == 0) wait_for_copies<0>();
+  if (begin == end) wait_for_copies<0>();
   __syncthreads();  // q has been read by all, or not at all
 
+  float* lse = rows.parts.count > 1 ? rows.parts.lse + part * rows.parts.rows : rows.lse;
 #pragma unroll
   for (int strip = 0; strip < kM; ++strip) {
     float factor[2];
@@ -148,11 +156,17 @@ __global__ void __launch_bounds__(2 * kQueries / Engine::template kStrips<kD>, k
       factor[half] = sum == 0 ? 0.0f : 1.0f / sum;  // NaN goes through
       const int i = i0 + own + 16 * strip + g + half * 8;
       if (col == 0 && i < at.Tq) {
-        rows.lse[at.stat(p, h, i)] = sum == 0 ? -INFINITY : mine[strip].top[half] * p.scale + logf(sum);
+        lse[at.stat(p, h, i)] = sum == 0 ? -INFINITY : mine[strip].top[half] * p.scale + logf(sum);
       }
     }
-    store_strip(rows.o, at.batch, h, D, at.first_query + i0 + own + 16 * strip, at.end_query(), o[strip],
-                factor[0], factor[1], m.q, own + 16 * strip);
+    const int first = i0 + own + 16 * strip;
+    if (rows.parts.count > 1) {
+      store_part(rows.parts.o + (part * rows.parts.rows + at.stat(p, h, first)) * kD, at.Tq - first, D,
+                 o[strip], factor[0], factor[1]);
+      continue;
+    }
+    store_strip(rows.o, at.batch, h, D, at.first_query + first, at.end_query(), o[strip], factor[0],
+                factor[1], m.q, own + 16 * strip);
   }
 }
 
@@ -161,10 +175,29 @@ void run_forward(RankContext& ctx, const AttentionForward& f) {
   const AttentionProblem& p = f.p;
   using Memory = ForwardMemory<Engine, T, kD, kQueries>;
   static_assert(sizeof(Memory) <= flash_forward_bytes(flash_tiles(kD)));
-  const ForwardRows<T> rows{head_rows<T>(f.q, p.D), head_rows<T>(f.k, p.D), head_rows<T>(f.v, p.D),
-                            head_rows<T>(f.o, p.D), f.lse.data<float>(),    f.sequences};
-  launch(flash_forward_kernel<Engine, T, kD, kQueries>, Grid(blocks_for(p.Tq, kQueries) * p.B * p.H),
-         32 * Memory::kWarps, sizeof(Memory), cuda_stream(ctx), p, rows);
+  const SplitWorkspace split(p);
+  KeyParts parts;
+  // Of another variant, which gave its work to this one and has no memory for parts: one.
+  if (split.parts > 1 && f.workspace.defined() &&
+      f.workspace.numel() >= static_cast<int64_t>(split.bytes())) {
+    auto* memory = reinterpret_cast<float*>(f.workspace.raw());
+    parts = {static_cast<int>(split.parts), split.rows, memory, memory + split.lse};
+  }
+  const ForwardRows<T> rows{head_rows<T>(f.q, p.D),
+                            head_rows<T>(f.k, p.D),
+                            head_rows<T>(f.v, p.D),
+                            head_rows<T>(f.o, p.D),
+                            f.lse.data<float>(),
+                            f.sequences,
+                            parts};
+  const Stream stream = cuda_stream(ctx);
+  launch(flash_forward_kernel<Engine, T, kD, kQueries>,
+         Grid(blocks_for(p.Tq, kQueries) * p.B * p.H * parts.count), 32 * Memory::kWarps, sizeof(Memory),
+         stream, p, rows);
+  if (parts.count > 1) {
+    launch(Start::early, flash_join_kernel<T, kD>, Grid(blocks_for(parts.rows * (kD / 8), 128)), 128, 0,
+           stream, p, parts, rows.o, rows.lse);
+  }
 }
 
 template <class Engine, class Of = Widths<64, 80, 128>>

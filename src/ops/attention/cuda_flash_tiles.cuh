@@ -149,37 +149,38 @@ __device__ bool all_finite(const Tile& tile) {
   return __syncthreads_and(finite) != 0;
 }
 
-// A strip of sums, each of a thread's two rows times its factor, to 16 rows of a head: through shared memory
-// (rows `in_tile` .. of `tile`, which nobody else may be reading) so that whole packs are written.
-template <class T, class Tile>
+// A strip of sums, each of a thread's two rows times its factor, to channels `channel` .. of 16 rows of a
+// head: through shared memory (those channels of rows `in_tile` .. of `tile`, which nobody else may be
+// reading) so that whole packs are written.
+template <int kN, class T, class Tile>
 __device__ void store_strip(const HeadRows<T>& to, int b, int head, int D, int first, int rows,
-                            const TileSums (&sums)[Tile::kWidth / 8], float low_factor, float high_factor,
-                            Tile& tile, int in_tile) {
-  constexpr int kD = Tile::kWidth;
+                            const TileSums (&sums)[kN], float low_factor, float high_factor, Tile& tile,
+                            int in_tile, int channel = 0) {
   const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
   if (to.packs && !to.accumulate) {
 #pragma unroll
-    for (int n = 0; n < kD / 8; ++n) {
-      auto* low = reinterpret_cast<uint32_t*>(tile.at(in_tile + g, n * 8 + 2 * q));
-      auto* high = reinterpret_cast<uint32_t*>(tile.at(in_tile + g + 8, n * 8 + 2 * q));
+    for (int n = 0; n < kN; ++n) {
+      auto* low = reinterpret_cast<uint32_t*>(tile.at(in_tile + g, channel + n * 8 + 2 * q));
+      auto* high = reinterpret_cast<uint32_t*>(tile.at(in_tile + g + 8, channel + n * 8 + 2 * q));
       *low = two_of(sums[n].at[0] * low_factor, sums[n].at[1] * low_factor, T{});
       *high = two_of(sums[n].at[2] * high_factor, sums[n].at[3] * high_factor, T{});
     }
     __syncwarp();
-    constexpr int kPacks = kD / 8;
-    for (int i = lane; i < 16 * kPacks; i += 32) {
-      const int r = i / kPacks, c = i % kPacks * 8;
-      if (first + r < rows && c < D)
-        store_pack(to.at(b, head, D, first + r) + c, load_pack(tile.at(in_tile + r, c)));
+    T* base = to.at(b, head, D, first);
+    const int stride = static_cast<int>(to.row_stride);
+#pragma unroll 4
+    for (int i = lane; i < 16 * kN; i += 32) {
+      const int r = i / kN, c = channel + i % kN * 8;
+      if (first + r < rows && c < D) store_pack(base + (r * stride + c), load_pack(tile.at(in_tile + r, c)));
     }
     return;
   }
 #pragma unroll
-  for (int n = 0; n < kD / 8; ++n) {
+  for (int n = 0; n < kN; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int row = first + g + e / 2 * 8;
-      const int c = n * 8 + 2 * q + e % 2;
+      const int c = channel + n * 8 + 2 * q + e % 2;
       if (row < rows && c < D) {
         put_grad(to.at(b, head, D, row)[c], sums[n].at[e] * (e < 2 ? low_factor : high_factor),
                  to.accumulate);

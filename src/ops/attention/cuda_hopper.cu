@@ -102,7 +102,7 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
   // Ranks may share a GPU; then nobody may wait for a block that has not begun.
   const int at_once = ctx.world() > 1 ? 0 : multiprocessors();
   const Lots lots(p, Shape::kKeys, Shape::kQueries, at_once);
-  const bool finishes = b.dq.wanted() && !atomic && lots.order != Lots::Order::single;
+  const bool finishes = b.dq.wanted() && !atomic && lots.finish();
   const BackwardArguments<T> a{p,
                                Sizes(p),
                                lots,
@@ -131,10 +131,11 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
     KILN_CUDA_CHECK(cudaMemsetAsync(memory + w.dq_sums, 0, static_cast<std::size_t>(w.late_sums) * 16,
                                     static_cast<cudaStream_t>(stream.handle)));
   }
-  launch(hopper_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads, sizeof(BackwardMemory<Shape>),
-         stream, a);
+  launch(Start::early, hopper_backward_kernel<Shape>, Grid(lots.blocks()), Shape::kThreads,
+         sizeof(BackwardMemory<Shape>), stream, a);
   if (!finishes && b.dq.wanted())
-    launch(hopper_write_dq_kernel<Shape>, Grid(2 * p.batches() * p.H * w.tiles), 128, 0, stream, a);
+    launch(Start::early, hopper_write_dq_kernel<Shape>, Grid(2 * p.batches() * p.H * w.tiles), 128, 0, stream,
+           a);
 }
 
 bool empty(const AttentionProblem& p) {

@@ -106,10 +106,8 @@ __device__ void do_again_carefully(const BackwardArguments<typename Shape::T>& a
       }
       if ((queries >> bit & 1u) == 0) continue;
       with_half<Shape>(warp / 4, [&](auto count) {
-        for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
-          FinishedHalf<Shape, decltype(count)::value> half;
-          half.load(a, number, warp / 4, shares);
-          half.write_carefully(a, z, warp / 4);
+        for_finished_halves<Shape>(a, at, [&](const TilePlace& tile, Shares shares) {
+          FinishedHalf<Shape, decltype(count)::value>(a, tile, warp / 4, shares).write_carefully(a, z);
         });
       });
     }
@@ -247,7 +245,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
   }
 
   const typename Shape::Lot at = m.lot(z, a.lots, s);
-  if (!at.late_twin) {
+  if (!at.none) {
     meet(1, 256);  // k, v and ds have been read by all, and can take dk and dv on their way out
     write_key_gradients(a, m, at, s, own, dk, dv);
     show_to_products();  // and then by the copy engine
@@ -257,7 +255,7 @@ __device__ int make_gradients(const BackwardArguments<typename Shape::T>& a, Bac
     m.k_free[s % 2].arrive();
     if (Shape::kValues == 2) m.v_free[v_place].arrive();
   }
-  if (a.finishes && at.finishes_head(a.lots, s) && !finish_head<Shape>(a, at, group) && lane == 0)
+  if (a.finishes && at.finishes_head(a.lots) && !finish_head<Shape>(a, at, group) && lane == 0)
     m.note(m.careful_queries, own / 16, s);
   return step;
 }
@@ -268,12 +266,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 #ifdef KILN_HOPPER_CODE
   extern __shared__ __align__(1024) unsigned char memory[];
   auto& m = *reinterpret_cast<BackwardMemory<Shape>*>(memory);
+  if (threadIdx.x == 0) m.init();
+  wait_for_kernel_before();  // which makes delta, and sets counters to zero
   if (threadIdx.x == 0) {
-    m.init();
     m.number = a.ticket != nullptr ? atomicAdd(a.ticket, 1) : static_cast<int>(blockIdx.x);
     if constexpr (Shape::kVaried) {
       m.z = a.z;
-      const int place = a.lots.lots - 1 - m.number % a.lots.per_head;
+      const int place = m.number % a.lots.per_head;
       m.z.enter_lot(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
     }
   }

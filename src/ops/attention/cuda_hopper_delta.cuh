@@ -1,8 +1,9 @@
-// What flash_hopper's backward needs of each query before it begins. Floor: o and dO once in.
+// What a backward in one kernel needs of each query before it begins. Floor: o and dO once in.
 #pragma once
 
 #include "ops/attention/cuda_flash_tiles.cuh"
 #include "ops/attention/cuda_hopper_walk.h"
+#include "ops/cuda_device/early.cuh"
 
 namespace kiln::hopper {
 
@@ -25,8 +26,10 @@ struct DeltaArguments {
   int queries;  // of a tile
 };
 
-template <class T>
+// kPacks: rows of o and dO are whole, aligned packs of 16 bytes.
+template <class T, bool kPacks = true>
 __global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant__ DeltaArguments<T> a) {
+  let_next_kernel_begin();
   const AttentionProblem& p = a.p;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, at = thread / 8;
   for (int64_t c = thread; c < a.counter_count; c += static_cast<int64_t>(gridDim.x) * 256) a.counters[c] = 0;
@@ -41,10 +44,15 @@ __global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant
   if (there) {
     const T* o = a.o.at(head / p.H, head % p.H, D, z.first_query + i);
     const T* dout = a.dout.at(head / p.H, head % p.H, D, z.first_query + i);
-    for (int c = static_cast<int>(thread % 8) * 8; c < D; c += 64) {
-      const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
+    if constexpr (kPacks) {
+      for (int c = static_cast<int>(thread % 8) * 8; c < D; c += 64) {
+        const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
 #pragma unroll
-      for (int k = 0; k < 8; ++k) sum += x[k] * y[k];
+        for (int k = 0; k < 8; ++k) sum += x[k] * y[k];
+      }
+    } else {
+      for (int c = static_cast<int>(thread % 8); c < D; c += 8)
+        sum += static_cast<float>(o[c]) * static_cast<float>(dout[c]);
     }
   }
   const unsigned eight = 0xffu << (threadIdx.x % 32 / 8 * 8);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/attention/cuda_hopper_backward_memory.cuh"
+#include "ops/cuda_device/early.cuh"
 
 namespace kiln::hopper {
 
@@ -88,16 +89,30 @@ __device__ void send_shares(const BackwardArguments<typename Shape::T>& a, Backw
   wait_for_written_stores();
 }
 
-// A warpgroup's half of a tile of dq, complete.
+// A tile of queries, and where its sums lie.
+struct TilePlace {
+  int b, h, tile;
+  int64_t number;  // among all
+
+  __device__ TilePlace(const Sizes& z, const Lots& l, int b, int h, int tile)
+      : b(b), h(h), tile(tile), number(tile_number(z, l, b, h, tile)) {}
+};
+
+// A warpgroup's half of a tile of dq, complete. What is done once a head is done from instructions that no
+// cache has yet, which takes longer than the work: the usual way is short, and the others lie aside.
 template <class Shape, int kTiles>
 struct FinishedHalf {
   using T = typename Shape::T;
-  int64_t number = -1;  // of the tile; -1: there is none
+  TilePlace at;
+  int first, column;  // the warp's first query in its sequence, and the first channel
   TileSums dq[kTiles];
 
-  __device__ void load(const BackwardArguments<T>& a, int64_t number_, int group, Shares shares) {
-    number = number_;
-    const float4* sums = a.dq_sums + number * (Shape::kQueries * Shape::kD / 4) + group * 8 * 128 +
+  __device__ FinishedHalf(const BackwardArguments<T>& a, const TilePlace& at, int group, Shares shares)
+      : at(at),
+        first(at.tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) +
+              static_cast<int>(threadIdx.x) / 32 % 4 * 16),
+        column(Shape::kSplitsQueries ? 0 : group * 64) {
+    const float4* sums = a.dq_sums + at.number * (Shape::kQueries * Shape::kD / 4) + group * 8 * 128 +
                          static_cast<int>(threadIdx.x) % 128;
 #pragma unroll
     for (int c = 0; c < kTiles; ++c) {
@@ -108,45 +123,45 @@ struct FinishedHalf {
   }
 
   // False, and nothing written, where a warp has something that is not a number.
-  __device__ bool write(const BackwardArguments<T>& a, const Sizes& z, int group) const {
-    if (number < 0) return true;
+  __device__ bool write(const BackwardArguments<T>& a, const Sizes& z) const {
     if (!all_finite(dq)) return false;
-    const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-    const int tile = static_cast<int>(number % a.lots.tiles) - z.first_tile;
-    const int head = static_cast<int>(number / a.lots.tiles), b = head / z.H, h = head % z.H;
-    const int first = tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) + warp * 16;
-    const int column = Shape::kSplitsQueries ? 0 : group * 64;
+    const int lane = static_cast<int>(threadIdx.x) % 32, i = first + lane / 4;
+    const int channel = column + lane % 4 * 2, stride = 8 * static_cast<int>(a.dq.row_stride);
+    T* row = a.dq.at(at.b, at.h, z.D, z.first_query + i) + channel;
+    if (column + kTiles * 8 <= z.D && !a.dq.accumulate) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (i + half * 8 >= z.Tq) break;
+#pragma unroll
+        for (int c = 0; c < kTiles; ++c) {
+          *reinterpret_cast<uint32_t*>(row + half * stride + c * 8) =
+              two_of(dq[c].at[2 * half] * z.scale, dq[c].at[2 * half + 1] * z.scale, T{});
+        }
+      }
+      return true;
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = first + lane / 4 + half * 8;
-      if (i >= z.Tq) continue;
-      T* row = a.dq.at(b, h, z.D, z.first_query + i);
+      if (i + half * 8 >= z.Tq) break;
 #pragma unroll
       for (int c = 0; c < kTiles; ++c) {
-        const int channel = column + c * 8 + lane % 4 * 2;
-        if (channel >= z.D) continue;
-        float x = dq[c].at[2 * half] * z.scale, y = dq[c].at[2 * half + 1] * z.scale;
-        if (a.dq.accumulate) {
-          x += static_cast<float>(row[channel]);
-          y += static_cast<float>(row[channel + 1]);
-        }
-        *reinterpret_cast<uint32_t*>(row + channel) = two_of(x, y, T{});
+        if (channel + c * 8 >= z.D) break;
+        T* two = row + half * stride + c * 8;
+        put_grad(two[0], dq[c].at[2 * half] * z.scale, a.dq.accumulate);
+        put_grad(two[1], dq[c].at[2 * half + 1] * z.scale, a.dq.accumulate);
       }
     }
     return true;
   }
 
   // What write() left: row by row.
-  __device__ void write_carefully(const BackwardArguments<T>& a, const Sizes& z, int group) const {
+  __device__ void write_carefully(const BackwardArguments<T>& a, const Sizes& z) const {
     if (all_finite(dq)) return;
-    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-    const int tile = static_cast<int>(number % a.lots.tiles) - z.first_tile;
-    const int head = static_cast<int>(number / a.lots.tiles), b = head / z.H, h = head % z.H;
-    const int first = tile * Shape::kQueries + (Shape::kSplitsQueries ? group * 64 : 0) + warp * 16;
-    const int column = Shape::kSplitsQueries ? 0 : group * 64, end = min(z.D, column + kTiles * 8);
+    const int end = min(z.D, column + kTiles * 8);
     for (int i = first; i < first + 16 && i < z.Tq; ++i) {
-      a.careful(z).template of_query<Shape::kD>(b, h, i).put(a.dq.at(b, h, z.D, z.first_query + i), column,
-                                                             end, z.scale, a.dq.accumulate);
+      a.careful(z)
+          .template of_query<Shape::kD>(at.b, at.h, i)
+          .put(a.dq.at(at.b, at.h, z.D, z.first_query + i), column, end, z.scale, a.dq.accumulate);
     }
   }
 };
@@ -163,7 +178,7 @@ __device__ void for_finished_halves(const BackwardArguments<typename Shape::T>& 
                                     const typename Shape::Lot& at, F f) {
   for (int h = at.hkv * a.z.group; h < (at.hkv + 1) * a.z.group; ++h) {
     at.for_finished_tiles(a.z, a.lots, [&](int tile) {
-      f(tile_number(a.z, a.lots, at.b, h, tile), Shape::Lot::shares(a.z, a.lots, tile));
+      f(TilePlace(a.z, a.lots, at.b, h, tile), Shape::Lot::finished_shares(a.z, a.lots, tile));
     });
   }
 }
@@ -176,8 +191,8 @@ __device__ bool finish_head(const BackwardArguments<typename Shape::T>& a, const
                             int group) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   int flag = 0;
-  for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
-    const int* flags = a.turns + number * 2;
+  for_finished_halves<Shape>(a, at, [&](const TilePlace& tile, Shares shares) {
+    const int* flags = a.turns + tile.number * 2;
     if (flag++ % 128 == thread) {
       while (turn_at(flags) != shares.early) __nanosleep(20);
     }
@@ -189,10 +204,8 @@ __device__ bool finish_head(const BackwardArguments<typename Shape::T>& a, const
   meet(2 + group, 128);
   bool finite = true;
   with_half<Shape>(group, [&](auto count) {
-    for_finished_halves<Shape>(a, at, [&](int64_t number, Shares shares) {
-      FinishedHalf<Shape, decltype(count)::value> half;
-      half.load(a, number, group, shares);
-      finite &= half.write(a, a.z, group);
+    for_finished_halves<Shape>(a, at, [&](const TilePlace& tile, Shares shares) {
+      finite &= FinishedHalf<Shape, decltype(count)::value>(a, tile, group, shares).write(a, a.z);
     });
   });
   return finite;
@@ -203,18 +216,20 @@ template <class Shape>
 __global__ void __launch_bounds__(128)
     hopper_write_dq_kernel(const __grid_constant__ BackwardArguments<typename Shape::T> a) {
 #ifdef KILN_HOPPER_CODE
-  const int64_t number = blockIdx.x / 2;
-  const int place = static_cast<int>(number % a.lots.tiles);
+  wait_for_kernel_before();
+  const auto number = static_cast<int>(blockIdx.x / 2);
+  const int place = number % a.lots.tiles, head = number / a.lots.tiles;
   Sizes z = a.z;
   if (a.p.varied) z.enter_tile(a.p, a.sequences, Shape::kKeys, Shape::kQueries, place);
   const int tile = place - z.first_tile;
   if (tile < 0 || tile * Shape::kQueries >= z.Tq) return;  // nobody's place
-  const int all = Shape::Lot::last_lot(z, tile) + 1;
+  Shares shares = Shape::Lot::shares(z, a.lots, tile);
+  if (a.atomic) shares = {shares.early + shares.late, 0};
   const int group = static_cast<int>(blockIdx.x % 2);
   with_half<Shape>(group, [&](auto count) {
-    FinishedHalf<Shape, decltype(count)::value> half;
-    half.load(a, number, group, {all, 0});
-    if (!half.write(a, z, group)) half.write_carefully(a, z, group);
+    const TilePlace at(z, a.lots, head / z.H, head % z.H, tile);
+    const FinishedHalf<Shape, decltype(count)::value> half(a, at, group, shares);
+    if (!half.write(a, z)) half.write_carefully(a, z);
   });
 #endif
 }

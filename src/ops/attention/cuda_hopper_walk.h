@@ -1,21 +1,24 @@
-// Which keys a block of flash_hopper's backward has, which queries it meets and in what order; and with it
-// the order in which shares of dq are added up. The order is fixed, so dq always has the same bits; and it is
-// the order in which the blocks come by, one step apart, so nobody waits long.
+// Which keys a block of flash_hopper's (or flash's) backward has, which queries it meets and in what order;
+// and with it the order in which shares of dq are added up. The order is fixed, so dq always has the same
+// bits; and it is the order in which the blocks come by, one step apart, so nobody waits long.
 //
-//   paired   a causal mask: the first keys are seen by all queries, the last by few. Block a of a head has
-//            the a-th lot of keys, then the a-th from the end, so all make the same number of steps. It takes
-//            the first lot's queries from the diagonal on: those of lot j meet a tile a step after lot j + 1.
-//            The second lot's it takes from the end back: lot j + 1 meets a tile a step after lot j. The two
-//            orders run at the same time, so each has its own sums.
+//   to_and_fro  a causal mask: the first keys are seen by all queries, the last by few. A head's lots are
+//            dealt out to its blocks to and fro: block a of four has lots a, 7 - a, 8 + a, ..., so all make
+//            about as many steps. Lots dealt forth are walked from the diagonal on: lot j meets a tile a step
+//            after lot j + 1. Those dealt back are walked from the end back: lot j + 1 meets a tile a step
+//            after lot j. The two directions run at the same time, so each has its own sums. (A lot to a
+//            block, however ordered, left a quarter of the GPU idle at the end of a head of 65,536.)
 //   cyclic   no mask: lot j begins so many tiles before the end that each meets a tile after its neighbour.
-//   single   everything else: one lot a block, numbered as blocks start, the last keys first; nobody waits
-//            for a block that has not begun. Also for sequences whose lengths vary: their lots have the
-//            places of sequences.h, those of the last sequence first, and a block whose place is nobody's has
-//            no lot.
+//   single   everything else: one lot a block, numbered as blocks start; nobody waits for a block that has
+//            not begun. The first keys come first, since under a mask they have the most queries, and all
+//            walk from the last query back, so that lot j + 1 meets a tile a step after lot j. Also for
+//            sequences whose lengths vary: their lots have the places of sequences.h, and a block whose
+//            place is nobody's has no lot.
 //
 // In the first two, blocks of a head wait for each other, so they must all be in the GPU at once: as many
 // heads as fit are worked on together, then the next. When a block is done with a head it writes out some
-// tiles of dq, those that the others were done with long ago. With single another kernel does that.
+// tiles of dq, those that the others were done with long ago. With single another kernel does that, and where
+// a head's lots are dealt more than forth and back once.
 #pragma once
 
 #include "ops/attention/sequences.h"
@@ -74,32 +77,42 @@ struct Varied : Shape {
 constexpr int kMostLots = 256;  // of a block
 
 struct Lots {
-  enum class Order { single, paired, cyclic };
+  enum class Order { single, to_and_fro, cyclic };
   Order order = Order::single;
   int lots, tiles;    // of keys and of queries, of a head; places for them where lengths vary
   int heads;          // B * Hkv; Hkv where lengths vary
   int per_head;       // blocks
   int heads_at_once;  // with single all
-  int early;          // lots that are a block's first; with paired
+  int deals;          // lots that a block gets of a head
+  float one_deal;     // 1 / deals: a division of integers costs a short kernel 2 %
 
   Lots(const AttentionProblem& p, int keys, int queries, int at_once) {
     lots = static_cast<int>(p.varied ? tile_places(p.all_keys, p.B, keys) : (p.Tk + keys - 1) / keys);
     tiles = static_cast<int>(p.varied ? tile_places(p.all_queries, p.B, queries)
                                       : (p.Tq + queries - 1) / queries);
     heads = static_cast<int>(p.batches() * p.Hkv);
-    early = (lots + 1) / 2;
-    if (!p.varied && p.causal && p.Tq == p.Tk && lots > 1 && early <= at_once) order = Order::paired;
-    if (!p.varied && !p.causal && lots <= at_once) order = Order::cyclic;
-    per_head = order == Order::paired ? early : lots;
-    const int fit = at_once / per_head;
-    heads_at_once = order == Order::single || fit > heads ? heads : fit;
-    if (order != Order::single && (heads / heads_at_once + 1) * 2 > kMostLots) {
-      order = Order::single;
-      per_head = lots;
-      heads_at_once = heads;
+    deal_out(lots, heads, Order::single);
+    if (p.varied || at_once == 0) return;
+    if (p.causal && p.Tq == p.Tk && lots > 1) {
+      const int most = (lots + 1) / 2 < at_once ? (lots + 1) / 2 : at_once;
+      deal_out(most, at_once / most, Order::to_and_fro);
     }
+    if (!p.causal && lots <= at_once) deal_out(lots, at_once / lots, Order::cyclic);
+    if (order != Order::single && (heads / heads_at_once + 1) * deals > kMostLots)
+      deal_out(lots, heads, Order::single);
   }
   int64_t blocks() const { return int64_t{per_head} * heads_at_once; }
+  // Whether blocks write dq out.
+  KILN_HD bool finish() const { return order == Order::cyclic || (order == Order::to_and_fro && deals == 2); }
+
+ private:
+  void deal_out(int blocks, int heads_that_fit, Order how) {
+    order = how;
+    per_head = blocks;
+    heads_at_once = heads_that_fit > heads ? heads : heads_that_fit;
+    deals = blocks == 0 ? 1 : (lots + blocks - 1) / blocks;
+    one_deal = 1.0f / static_cast<float>(deals);
+  }
 };
 
 // A block's turn to add to a tile of dq.
@@ -116,7 +129,9 @@ struct Shares {
 template <int kKeys, int kQueries>
 struct KeyLot {
   bool exists = true;
+  bool none = false;  // the head has no lot left in this deal: nothing to do
   int hkv, b, j;
+  int deal = 0;
   int start, step;  // the tile it begins with, and how it goes on
   int from, to;     // tiles that see it
   bool late = false;
@@ -125,27 +140,27 @@ struct KeyLot {
     int head = block / l.per_head;
     j = block % l.per_head;
     if (l.order == Lots::Order::single) {
-      j = l.lots - 1 - j - z.first_lot;
+      j -= z.first_lot;
       exists = s == 0 && j >= 0 && j * kKeys < z.Tk;
-    } else if (l.order == Lots::Order::cyclic) {
-      head += s * l.heads_at_once;
     } else {
-      late = s % 2 == 1;
-      head += s / 2 * l.heads_at_once;
-      if (late) j = l.lots - 1 - j;
+      const int round = static_cast<int>((static_cast<float>(s) + 0.5f) * l.one_deal);  // s / deals
+      head += round * l.heads_at_once;
+      deal = s - round * l.deals;
+      late = deal % 2 == 1;
+      j = deal * l.per_head + (late ? l.per_head - 1 - j : j);
+      none = j >= l.lots;
     }
     exists = exists && head < l.heads;
     hkv = head % z.Hkv;
     b = head / z.Hkv;
     const int first_seen = z.causal && j * kKeys > z.ahead ? j * kKeys - z.ahead : 0;
     from = first_seen / kQueries;
-    to = first_seen < z.Tq ? (z.Tq + kQueries - 1) / kQueries : from;
-    start = late ? to - 1 : from;
-    step = late ? -1 : 1;
+    to = first_seen < z.Tq && !none ? (z.Tq + kQueries - 1) / kQueries : from;
+    const bool back = late || l.order == Lots::Order::single;
+    start = back ? to - 1 : from;
+    step = back ? -1 : 1;
     if (l.order == Lots::Order::cyclic) start = (l.tiles - j * l.tiles / l.lots) % l.tiles;
-    if (late && j < l.early) to = from, late_twin = true;
   }
-  bool late_twin = false;  // the middle one of an odd number, met again: nothing to do
 
   KILN_HD int steps(const Sizes& z) const { return (to - from) * z.group; }
 
@@ -154,25 +169,33 @@ struct KeyLot {
     return (z.visible((end < z.Tq ? end : z.Tq) - 1) + kKeys - 1) / kKeys - 1;
   }
   KILN_HD Turn turn(const Sizes& z, const Lots& l, int tile) const {
+    if (l.order == Lots::Order::single) return {false, j};
     if (l.order == Lots::Order::cyclic) {
       const int first = ((l.tiles - tile) * l.lots + l.tiles - 1) / l.tiles % l.lots;
       return {false, (j - first + l.lots) % l.lots};
     }
-    const int last = last_lot(z, tile);
-    if (late) return {true, j - l.early};
-    const int first = l.order == Lots::Order::paired && last >= l.early ? l.early - 1 : last;
-    return {false, first - j};
+    const int before = deal / 2 * l.per_head;  // those of earlier deals
+    if (late) return {true, before + j - deal * l.per_head};
+    const int last = last_lot(z, tile), end = (deal + 1) * l.per_head - 1;
+    return {false, before + (last < end ? last : end) - j};
   }
   KILN_HD static Shares shares(const Sizes& z, const Lots& l, int tile) {
     const int all = last_lot(z, tile) + 1;
-    if (l.order != Lots::Order::paired || all <= l.early) return {all, 0};
-    return {l.early, all - l.early};
+    if (l.order != Lots::Order::to_and_fro) return {all, 0};
+    const int deals = all / l.per_head, rest = all % l.per_head;  // whole ones, and lots of the last
+    const int late = deals / 2 * l.per_head + (deals % 2 == 1 ? rest : 0);
+    return {all - late, late};
   }
 
-  // Whether the block is done with the head, and f(tile) of those it then writes out.
-  KILN_HD bool finishes_head(const Lots& l, int s) const {
-    return l.order == Lots::Order::cyclic || (l.order == Lots::Order::paired && s % 2 == 1);
+  // The same where blocks write dq out.
+  KILN_HD static Shares finished_shares(const Sizes& z, const Lots& l, int tile) {
+    const int all = last_lot(z, tile) + 1;
+    if (l.order == Lots::Order::cyclic || all <= l.per_head) return {all, 0};
+    return {l.per_head, all - l.per_head};
   }
+
+  // Whether the block is done with the head and writes out some of its tiles, and f(tile) of those.
+  KILN_HD bool finishes_head(const Lots& l) const { return l.finish() && deal == l.deals - 1; }
   template <class F>
   KILN_HD void for_finished_tiles(const Sizes& z, const Lots& l, F f) const {
     if (l.order == Lots::Order::cyclic) {  // those it met last
@@ -184,7 +207,8 @@ struct KeyLot {
       }
       return;
     }
-    for (int lot = l.lots - 1 - j; lot <= j; lot += j > l.lots - 1 - j ? 2 * j - l.lots + 1 : 1) {
+    const int other = 2 * l.per_head - 1 - j;  // its lot of the first deal
+    for (int lot = other; lot <= j; lot += j - other) {
       for (int tile = lot * kKeys / kQueries; tile < (lot + 1) * kKeys / kQueries && tile < l.tiles; ++tile)
         f(tile);
     }

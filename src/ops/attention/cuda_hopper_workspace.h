@@ -1,5 +1,5 @@
-// What flash_hopper's backward keeps beside its tensors: known on any machine, since the meta device counts
-// it too.
+// What a backward in one kernel, flash_hopper's or flash's, keeps beside its tensors: known on any machine,
+// since the meta device counts it too.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,10 @@ struct HopperWorkspace {
   int64_t late_sums;                                  // of dq, behind the early ones: in units of 16 bytes
   std::size_t lse2, delta, counters, dq_sums, total;  // bytes from the beginning on
 
-  explicit HopperWorkspace(const AttentionProblem& p) {
-    width = hopper_width(p.D);
-    queries = hopper_queries(width);
+  explicit HopperWorkspace(const AttentionProblem& p)
+      : HopperWorkspace(p, hopper_width(p.D), hopper_queries(hopper_width(p.D))) {}
+  HopperWorkspace(const AttentionProblem& p, int64_t width, int64_t queries)
+      : width(width), queries(queries) {
     tiles = p.varied ? tile_places(p.all_queries, p.B, queries) : (p.Tq + queries - 1) / queries;
     padded = tiles * queries;
     const int64_t heads = p.batches() * p.H;

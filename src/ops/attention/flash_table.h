@@ -11,25 +11,41 @@ namespace kiln::flash {
 
 constexpr int kTile = 64;  // keys of a tile, or queries of one that is walked over
 
+// A block of backward's one kernel.
+struct FlashKeys {
+  int strips;  // of 16 keys, that a warp has
+  int share;   // warps that have the same keys; see cuda_flash_fused_parts.cuh
+};
+// Where blocks of more keys would be too few to fill the GPU, or would not fit into its shared memory.
+constexpr FlashKeys kFewKeys{1, 2};
+
 struct FlashTiles {
   int width;        // channels that fit; narrower heads are padded with zeros
   int queries;      // of a block in the forward pass
   int few_queries;  // where blocks of that many would be too few to fill the GPU
-  // dk and dv of wide heads are more sums than a warp has registers: each is made by a kernel of its own, at
-  // the price of making the scores a second time (five products for four).
-  bool two_key_passes;
+  // No strips: dk and dv of wide heads are more sums than a warp has registers, and each gradient is made by
+  // a kernel of its own, at the price of making the scores three times (eight products for five).
+  FlashKeys keys;
+
+  constexpr bool fused() const { return keys.strips > 0; }
 };
 
 constexpr FlashTiles kFlashTiles[] = {
-    {64, 128, 64, false}, {80, 128, 64, false}, {96, 128, 64, false}, {128, 128, 64, false},
-    {160, 64, 64, true},  {192, 64, 64, true},  {256, 64, 64, true},
+    {32, 128, 64, {2, 1}},  {64, 128, 64, {2, 1}}, {80, 128, 64, {2, 2}}, {96, 128, 64, {2, 2}},
+    {128, 128, 64, {2, 2}}, {160, 64, 64, {}},     {192, 64, 64, {}},     {256, 64, 64, {}},
 };
 constexpr int kWidestHead = 256;
 
 // Larger blocks read keys less often; too few of them would leave multiprocessors idle. `heads` of all
 // sequences together. 132: the multiprocessors of an H200.
 constexpr int flash_default_queries(const FlashTiles& t, long heads, long queries) {
-  return heads * ((queries + t.queries - 1) / t.queries) < 4 * 132 ? t.few_queries : t.queries;
+  return heads * ((queries + t.queries - 1) / t.queries) < 2 * 132 ? t.few_queries : t.queries;
+}
+
+// Whether backward's blocks would leave multiprocessors idle. One key/value head's keys.
+constexpr bool flash_few_keys(FlashKeys block, long kv_heads, long keys) {
+  const long lot = long{kTile} * block.strips;
+  return kv_heads * ((keys + lot - 1) / lot) < 132;
 }
 
 // For heads of width D, at most kWidestHead.
@@ -51,8 +67,18 @@ constexpr std::size_t flash_forward_bytes(const FlashTiles& t) {
          static_cast<std::size_t>(t.queries / 16 * 16 * (kTile + 2) * 2);
 }
 
-// Two tiles stay, two times two come and go; weights, lse and delta of two tiles, and a block's sequence.
+// In one kernel: keys and values stay, two times two tiles of queries come and go; a tile of dS, and of P
+// where warps share keys; lse and delta of two tiles, and what a block knows of its sequence.
+constexpr std::size_t flash_fused_backward_bytes(int width, FlashKeys block) {
+  const int keys = kTile * block.strips;
+  return flash_rows_bytes({width, 0, 0, {}}, 2 * keys + 4 * kTile) +
+         static_cast<std::size_t>(block.share * keys * (kTile + 8) * 2 + 4 * kTile * 4 + 128);
+}
+
+// The least a GPU must have. In kernels of their own two tiles stay, two times two come and go; weights, lse
+// and delta of two tiles, and a block's sequence.
 constexpr std::size_t flash_backward_bytes(const FlashTiles& t) {
+  if (t.fused()) return flash_fused_backward_bytes(t.width, kFewKeys);
   return flash_rows_bytes(t, 6 * kTile) +
          static_cast<std::size_t>(kTile * (kTile + 2) * 2 + 4 * kTile * 4 + 32);
 }

@@ -46,6 +46,14 @@ __device__ inline void load_tiles_transposed(uint32_t (&word)[4], const void* ro
                : "memory");
 }
 
+// Two of them; lanes 0 to 15 give the addresses.
+__device__ inline void load_two_transposed(uint32_t& first, uint32_t& second, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(first), "=r"(second)
+               : "r"(shared_address(row))
+               : "memory");
+}
+
 // The other way, since Hopper: an A, 16 x 16, to rows of shared memory. Lane l gives the address of row
 // l / 8 % 2 * 8 + l % 8, of the first eight columns or, from lane 16 on, the last.
 __device__ inline void store_tile(uint32_t row, const TileA& a) {

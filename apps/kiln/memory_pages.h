@@ -1,0 +1,35 @@
+// What `kiln memory` says: text for people, one JSON document for programs (docs/memory.md lists its keys).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kiln/memory_run.h"
+
+namespace kiln::cli {
+
+std::string memory_text(const MemoryReport& report);
+std::string memory_json(const MemoryReport& report);
+std::vector<std::string> memory_result_lines(const MemoryReport& report);
+
+// Why a tag holds more or less under `b` than under `a`.
+std::string reason_for(Tag tag, const PrecisionPolicy& a, const PrecisionPolicy& b);
+
+struct ScalingReport {
+  ScalingRequest request;
+  std::string size;
+  std::vector<ScalingSeries> series;
+};
+std::string scaling_text(const ScalingReport& report);
+std::string scaling_json(const ScalingReport& report);
+
+struct SweepReport {
+  StepSpec spec;
+  std::string size, device;
+  RecomputeSweep sweep;
+  std::string not_measured;
+};
+std::string sweep_text(const SweepReport& report);
+std::string sweep_json(const SweepReport& report);
+
+}  // namespace kiln::cli

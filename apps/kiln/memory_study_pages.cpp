@@ -1,0 +1,161 @@
+// The pages of `kiln memory scaling` and `kiln memory recompute-sweep`.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "kiln/bench_format.h"
+#include "kiln/memory_pages.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class T>
+std::string mib(T bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / 0x1p20);
+}
+
+std::string spec_words(const StepSpec& s) {
+  return fmt::format("{}, {}, batch {}", name_of(s.mode), name_of(s.precision), s.step.batch);
+}
+
+std::string measured_words(const std::optional<MemoryStats>& m) { return m ? mib(m->peak_total) : "-"; }
+
+ordered_json measured_json(const std::optional<MemoryStats>& m) {
+  return m ? ordered_json(m->peak_total) : ordered_json();
+}
+
+}  // namespace
+
+std::string scaling_text(const ScalingReport& report) {
+  const ScalingRequest& q = report.request;
+  std::string text = fmt::format("{}, {}, {}: peaks over the length of a sequence, MiB\n\n", report.size,
+                                 spec_words(q.spec), q.rank.device.str());
+  TextTable table = {
+      {"attention", "ctx", "predicted", "measured", "floor", "activations", "scores", "of the peak"}};
+  for (const ScalingSeries& s : report.series) {
+    for (const ScalingPoint& p : s.points)
+      table.push_back({s.attention, fmt::format("{}", p.context), mib(p.predicted.peak_total),
+                       measured_words(p.measured), mib(floor_bytes(q.spec)), mib(p.activations),
+                       mib(p.scores),
+                       fmt::format("{:.1f} %", 100 * static_cast<double>(p.scores) /
+                                                   static_cast<double>(p.predicted.peak_total))});
+  }
+  text += aligned(table, 1) + "\n";
+  for (const ScalingSeries& s : report.series) {
+    if (s.points.size() < 2) continue;
+    text += fmt::format(
+        "{}: activations grow as ctx^{:.2f} over all points (r2 {:.3f}), as ctx^{:.2f} at the end\n",
+        s.attention, s.fit.exponent, s.fit.r2, s.fit.last);
+  }
+  return text;
+}
+
+std::string scaling_json(const ScalingReport& report) {
+  const ScalingRequest& q = report.request;
+  ordered_json series = ordered_json::array();
+  for (const ScalingSeries& s : report.series) {
+    ordered_json points = ordered_json::array();
+    for (const ScalingPoint& p : s.points)
+      points.push_back({{"ctx", p.context},
+                        {"predicted_peak_bytes", p.predicted.peak_total},
+                        {"measured_peak_bytes", measured_json(p.measured)},
+                        {"activation_bytes", p.activations},
+                        {"score_bytes_at_peak", p.scores}});
+    series.push_back({{"attention", s.attention},
+                      {"points", points},
+                      {"exponent", s.fit.exponent},
+                      {"exponent_at_end", s.fit.last},
+                      {"r2", s.fit.r2}});
+  }
+  return dump({{"command", "memory scaling"},
+               {"size", report.size},
+               {"phase", name_of(q.spec.mode)},
+               {"dtype", name_of(q.spec.precision)},
+               {"batch", q.spec.step.batch},
+               {"device", q.rank.device.str()},
+               {"floor_bytes", floor_bytes(q.spec)},
+               {"series", series}},
+              2) +
+         "\n";
+}
+
+std::string sweep_text(const SweepReport& report) {
+  const RecomputeSweep& s = report.sweep;
+  std::string text =
+      fmt::format("{}, {}, ctx {}, {} blocks, {}: recomputation, peaks in MiB\n\n", report.size,
+                  spec_words(report.spec), report.spec.step.context, report.spec.model.layers, report.device);
+  TextTable table = {
+      {"recompute", "predicted", "measured", "by formula", "off by", "floor", "FLOPs", "step ms", "price"}};
+  const SweepPoint& none = s.points.front();
+  for (std::size_t i = 0; i < s.points.size(); ++i) {
+    const SweepPoint& p = s.points[i];
+    const bool timed = p.measured.has_value(), both = timed && none.measured.has_value();
+    table.push_back(
+        {fmt::format("{}{}", name_of(p.recompute), i == s.best ? " (best)" : ""), mib(p.predicted.peak_total),
+         measured_words(p.measured), p.formula == 0 ? "-" : mib(p.formula),
+         p.formula == 0
+             ? "-"
+             : fmt::format(
+                   "{:+.1f} %",
+                   100 * (static_cast<double>(p.formula) / static_cast<double>(p.predicted.peak_total) - 1)),
+         mib(s.floor), fmt::format("{:.2f}x", p.flops / none.flops),
+         timed ? fmt::format("{:.4g}", ms(p.timing.p50)) : "-",
+         both ? fmt::format("{:.2f}x", p.timing.p50 / none.timing.p50) : "-"});
+  }
+  text += aligned(table, 1);
+  if (s.best != 0) {
+    text += fmt::format("\nbest: {}, {} MiB", name_of(s.points[s.best].recompute),
+                        mib(s.points[s.best].predicted.peak_total));
+    for (const SweepPoint& p : s.points) {
+      const int64_t away = p.recompute.k - s.points[s.best].recompute.k;
+      if (p.recompute.kind == Recompute::Kind::every && (away == 1 || away == -1))
+        text += fmt::format("; {} {:+.2f}", name_of(p.recompute),
+                            (static_cast<double>(p.predicted.peak_total) -
+                             static_cast<double>(s.points[s.best].predicted.peak_total)) /
+                                0x1p20);
+    }
+    text += "\n";
+  }
+  text += fmt::format(
+      "by formula: {} fixed + ceil(blocks / k) inputs of {} + k blocks of {}\n"
+      "floor: what the precision keeps of every parameter\n",
+      mib(s.fixed), mib(s.stream), mib(s.block));
+  if (!report.not_measured.empty()) text += fmt::format("predicted only: {}\n", report.not_measured);
+  return text;
+}
+
+std::string sweep_json(const SweepReport& report) {
+  const RecomputeSweep& s = report.sweep;
+  ordered_json points = ordered_json::array();
+  for (const SweepPoint& p : s.points)
+    points.push_back(
+        {{"recompute", name_of(p.recompute)},
+         {"k", p.recompute.kind == Recompute::Kind::every ? ordered_json(p.recompute.k) : ordered_json()},
+         {"predicted_peak_bytes", p.predicted.peak_total},
+         {"predicted_activation_bytes", p.predicted.peak[Tag::activation]},
+         {"measured_peak_bytes", measured_json(p.measured)},
+         {"formula_peak_bytes", p.formula == 0 ? ordered_json() : ordered_json(p.formula)},
+         {"flops", p.flops},
+         {"step_ms", p.measured ? ordered_json(ms(p.timing.p50)) : ordered_json()}});
+  return dump({{"command", "memory recompute-sweep"},
+               {"size", report.size},
+               {"phase", name_of(report.spec.mode)},
+               {"dtype", name_of(report.spec.precision)},
+               {"batch", report.spec.step.batch},
+               {"ctx", report.spec.step.context},
+               {"layers", report.spec.model.layers},
+               {"device", report.device},
+               {"block_input_bytes", s.stream},
+               {"block_kept_bytes", s.block},
+               {"fixed_bytes", s.fixed},
+               {"floor_bytes", s.floor},
+               {"best", s.best == 0 ? ordered_json() : ordered_json(name_of(s.points[s.best].recompute))},
+               {"not_measured", report.not_measured},
+               {"points", points}},
+              2) +
+         "\n";
+}
+
+}  // namespace kiln::cli

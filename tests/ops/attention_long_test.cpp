@@ -1,0 +1,58 @@
+// One long head: more lots of keys than the GPU has blocks, which are then dealt out several times
+// (cuda_hopper_walk.h). A naive run would need gigabytes of scores, so fp32 in the small is the measure.
+#include <gtest/gtest.h>
+
+#include "op_cases/run_case.h"
+#include "ops/attention/cuda_hopper_walk.h"
+#include "ops/attention_case.h"
+#include "support/gpu.h"
+
+namespace kiln {
+namespace {
+
+CaseResult run_variant(const std::string& variant, const OpCase& c, const CaseData& data, DType dtype) {
+  RankOptions options;
+  options.device = Device::cuda();
+  options.variants.set("attention", variant);
+  RankContext ctx(options);
+  return run_case(ctx, c, data, dtype);
+}
+
+DeviceTraits cuda_traits() {
+  RankOptions options;
+  options.device = Device::cuda();
+  return RankContext(options).traits();
+}
+
+class CudaAttentionLong : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { KILN_NEEDS_GPU(); }
+};
+
+// A share of dq that is lost or added twice is some 6 % of its size; rounding to bf16 is 0.4 %.
+TEST_P(CudaAttentionLong, AgreesWithFp32) {
+  const AttentionDims d{1, 34300, 34300, 2, 1, GetParam()};
+  const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, DType::bf16, 1, d.causal};
+  ASSERT_GT(hopper::Lots(p, 128, 128, 132).deals, 2);
+  const OpCase c = attention_case(d);
+  const CaseData data = draw_case(c, DType::bf16, 3);
+  const CaseResult exact = run_variant("flash_fp32", c, data, DType::f32);
+  for (const auto& row : AttentionOp::rows()) {
+    const std::string variant = row.name;
+    if (row.device != DeviceType::cuda || (variant != "flash" && !variant.starts_with("flash_hopper")))
+      continue;
+    if (!row.unsupported(p, cuda_traits()).empty()) continue;
+    SCOPED_TRACE(variant);
+    const CaseResult got = run_variant(variant, c, data, DType::bf16);
+    EXPECT_LE(relative_error(got.y, exact.y), 0x1p-6);
+    for (std::size_t i = 0; i < got.grads.size(); ++i)
+      EXPECT_LE(relative_error(got.grads[i], exact.grads[i]), 0x1p-6) << "gradient " << i;
+    if (variant.ends_with("atomic")) continue;
+    EXPECT_EQ(run_variant(variant, c, data, DType::bf16).grads, got.grads);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, CudaAttentionLong, testing::Values(64, 128));
+
+}  // namespace
+}  // namespace kiln

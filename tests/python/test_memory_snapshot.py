@@ -1,0 +1,57 @@
+"""The snapshot of kiln memory, loaded as PyTorch loads its own. KILN_PROGRAM names the program."""
+import json
+import os
+import pickle
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = os.environ.get("KILN_PROGRAM")
+
+
+@unittest.skipUnless(PROGRAM, "KILN_PROGRAM is not set")
+class Snapshot(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        command = [PROGRAM, "memory", "--size", "nano", "--ctx", "64", "--phase", "full", "--device", "meta", "--export",
+                   "pickle,json", "--out", cls.folder.name, "--json"]
+        cls.page = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        files = [Path(f) for f in cls.page["rows"][0]["files"]]
+        cls.pickle_file = next(f for f in files if f.suffix == ".pickle")
+        cls.snapshot = pickle.loads(cls.pickle_file.read_bytes())
+        cls.as_json = json.loads(next(f for f in files if f.suffix == ".json").read_text())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_pickle_and_json_say_the_same(self):
+        self.assertEqual(json.loads(json.dumps(self.snapshot)), self.as_json)
+
+    def test_replaying_it_gives_the_peak(self):
+        in_use = most = 0
+        for event in self.snapshot["device_traces"][0]:
+            in_use += {"alloc": 1, "free_completed": -1}.get(event["action"], 0) * event["size"]
+            most = max(most, in_use)
+        self.assertEqual(most, self.page["rows"][0]["predicted_peak_bytes"])
+        left = sum(b["size"] for s in self.snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated")
+        self.assertEqual(left, in_use)
+
+    def test_pytorch_reads_it(self):
+        try:
+            from torch.cuda import _memory_viz
+        except ImportError:
+            self.skipTest("no torch here")
+        text = _memory_viz.trace(self.snapshot)
+        self.assertIn("alloc", text)
+        self.assertIn("segment_alloc", text)
+        page = _memory_viz.trace_plot(self.snapshot)
+        self.assertIn("Active Memory Timeline", page)
+        self.assertTrue(_memory_viz.segment_plot(self.snapshot))
+        self.assertTrue(_memory_viz.segsum(self.snapshot))
+
+
+if __name__ == "__main__":
+    unittest.main()

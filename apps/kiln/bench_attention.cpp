@@ -144,7 +144,10 @@ void set_speedups(std::vector<AttentionRow>& rows, const std::string& baseline) 
     for (const AttentionRow& naive : rows) {
       if (naive.variant != baseline || !(naive.cell == row.cell)) continue;
       for (std::size_t p = 0; p < row.timings.size(); ++p) {
-        if (row.timings[p] && naive.timings[p]) row.speedups[p] = naive.timings[p]->p50 / row.timings[p]->p50;
+        if (!row.timings[p] || !naive.timings[p]) continue;
+        row.speedups[p] = naive.timings[p]->p50 / row.timings[p]->p50;
+        if (row.variant != baseline)
+          row.versus[p] = compare(naive.timings[p]->samples, row.timings[p]->samples);
       }
     }
   }
@@ -257,6 +260,8 @@ AttentionReport bench_attention(const AttentionRequest& request,
   AttentionReferences references(request.device, request.threads, request.seed);
   for (const AttentionCell& cell : request.cells) {
     for (AttentionRow& row : rows_of(request, rank, cell)) {
+      report.stopped = report.stopped || (request.stop && request.stop());
+      if (report.stopped) break;
       progress(cat(cell.str(), ": ", row.variant));
       if (row.status == AttentionRow::Status::timed) run_row(request, rank, references, row);
       report.rows.push_back(std::move(row));

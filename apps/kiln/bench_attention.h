@@ -23,11 +23,12 @@ struct AttentionRequest {
   std::vector<AttentionPass> passes;
   AttentionChoices choices;  // of tiles, measured before; else the defaults
   AttentionClock clock;
-  bool skip_slow = true;       // naive on the CPU, where one call would take long
-  bool laws = false;           // also how the memory grows with the sequence
-  double datasheet = 0;        // FLOP/s for a second floor, where there is a figure to print
-  Bytes memory_cap{SIZE_MAX};  // as if the device had no more
-  Device device;               // on meta cells are planned, not timed
+  bool skip_slow = true;                 // naive on the CPU, where one call would take long
+  std::function<bool()> stop = nullptr;  // asked before each row; true: what is done by then is the report
+  bool laws = false;                     // also how the memory grows with the sequence
+  double datasheet = 0;                  // FLOP/s for a second floor, where there is a figure to print
+  Bytes memory_cap{SIZE_MAX};            // as if the device had no more
+  Device device;                         // on meta cells are planned, not timed
   int threads = 0;
   uint64_t seed = 0;
 };
@@ -50,7 +51,9 @@ struct AttentionRow {
 
   std::array<std::optional<Timing>, kAttentionPasses> timings;
   std::array<std::optional<double>, kAttentionPasses> speedups;  // over naive, on the same cell
-  Rates best;                                                    // measured ceilings
+  std::array<std::optional<Comparison>, kAttentionPasses>
+      versus;  // the same of all samples; not of naive itself
+  Rates best;  // measured ceilings
 
   std::string_view gate() const;  // "passed", "planned", "no memory", "not run" or "failed"
   bool timed() const { return status == Status::timed; }
@@ -73,6 +76,7 @@ struct MemoryLaw {
 struct AttentionReport {
   std::string command, table, device, device_name, isa;
   int threads = 1;
+  bool stopped = false;          // before its last row
   bool planned = false;          // on meta: memory and costs, no times and no ceilings
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per dtype of the cells

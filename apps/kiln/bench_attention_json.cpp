@@ -13,23 +13,21 @@ using Status = AttentionRow::Status;
 ordered_json pass_json(const AttentionRow& r, AttentionPass p) {
   const Timing& t = *r.timing(p);
   const auto& speedup = r.speedups[static_cast<std::size_t>(p)];
-  return {{"warmups", t.warmups},
-          {"samples", t.samples.size()},
-          {"p50_ms", ms(t.p50)},
-          {"p20_ms", ms(t.p20)},
-          {"p80_ms", ms(t.p80)},
-          {"p95_ms", ms(t.p95)},
-          {"min_ms", ms(t.min)},
-          {"mean_ms", ms(t.mean)},
-          {"std_ms", ms(t.std)},
-          {"first_ms", ms(t.first)},
-          {"noise", t.noise()},
-          {"flops", r.cell.least(p).flops},
-          {"tflops", r.flops_per_second(p) / 1e12},
-          {"of_ceiling", r.of_ceiling(p)},
-          {"predicted_ms", r.predicted_ms(p)},
-          {"floor_ms", r.floor_ms(p)},
-          {"speedup_over_naive", speedup ? ordered_json(*speedup) : ordered_json(nullptr)}};
+  const auto& versus = r.versus[static_cast<std::size_t>(p)];
+  ordered_json pass = timing_json(t);
+  pass.update({{"first_ms", ms(t.first)},
+               {"flops", r.cell.least(p).flops},
+               {"tflops", r.flops_per_second(p) / 1e12},
+               {"of_ceiling", r.of_ceiling(p)},
+               {"predicted_ms", r.predicted_ms(p)},
+               {"floor_ms", r.floor_ms(p)},
+               {"of_roofline", r.floor_ms(p) / ms(t.p50)},
+               {"speedup_over_naive", speedup ? ordered_json(*speedup) : ordered_json(nullptr)}});
+  if (versus)
+    pass.update({{"speedup_p", versus->p},
+                 {"speedup_verdict", name_of(versus->verdict)},
+                 {"speedup_significant", versus->significant()}});
+  return pass;
 }
 
 ordered_json row_json(const AttentionReport& report, const AttentionRow& r) {

@@ -64,7 +64,8 @@ TextTable table_of(const AttentionReport& report) {
       joined([&](AttentionPass p) { return fmt::format("{:.0f} %", 100 * r.of_ceiling(p)); });
       joined([&](AttentionPass p) {
         const auto& speedup = r.speedups[static_cast<std::size_t>(p)];
-        return speedup ? fmt::format("{:.2f}x", *speedup) : std::string("-");
+        const auto& versus = r.versus[static_cast<std::size_t>(p)];
+        return versus ? str(*versus) : speedup ? fmt::format("{:.2f}x", *speedup) : std::string("-");
       });
     } else {
       for (std::size_t i = 0; i < report.passes.size(); ++i)
@@ -155,6 +156,27 @@ std::string attention_markdown(const AttentionReport& report) {
   std::string text = fmt::format("{}.\n\n{}", how(report), markdown_table(table_of(report), kLeft));
   for (const std::string& line : remarks(report)) text += fmt::format("\n{}.\n", line);
   return text;
+}
+
+std::string attention_latex(const AttentionReport& report) {
+  std::string text = fmt::format("% {}\n{}", how(report), latex_table(table_of(report), kLeft));
+  for (const std::string& line : remarks(report)) text += fmt::format("% {}\n", line);
+  return text;
+}
+
+std::string attention_page(const AttentionReport& report, PageFormat format) {
+  switch (format) {
+    case PageFormat::json:
+      return attention_json(report);
+    case PageFormat::markdown:
+      return attention_markdown(report);
+    case PageFormat::csv:
+      return attention_csv(report);
+    case PageFormat::latex:
+      return attention_latex(report);
+    default:
+      return attention_text(report);
+  }
 }
 
 std::string attention_csv(const AttentionReport& report) {

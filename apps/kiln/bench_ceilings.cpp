@@ -1,5 +1,7 @@
 #include "kiln/bench_ceilings.h"
 
+#include <algorithm>
+
 #include "device/cpu/cpu_features.h"
 #include "device/gpu_info.h"
 #include "perf/device_ceilings.h"
@@ -59,6 +61,11 @@ void set_bound(BenchRow& row, const Ceilings& c, const Device& device) {
   row.achieved = copy ? row.bytes_per_second() : row.flops_per_second();
   row.ratio = row.achieved / row.ceiling;
   row.in_cache = row.cost.bytes < cache_bytes(device);
+  auto seconds = [&](const Cost& cost) {
+    return std::max(cost.bytes / c.copy, cost.flops / flops.per_second);
+  };
+  row.predicted = row.floor = seconds(row.cost);
+  for (const Cost& other : row.others) row.floor = std::min(row.floor, seconds(other));
 }
 
 }  // namespace kiln::cli

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/build_info.h"
+#include "perf/statistics.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
@@ -20,36 +21,6 @@ std::string dump(const ordered_json& page, int indent) {
   return page.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::string aligned(const TextTable& table, std::size_t left) {
-  std::vector<std::size_t> width(table.front().size());
-  for (const auto& line : table) {
-    for (std::size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
-  }
-  std::string text;
-  for (const auto& line : table) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (i > 0) row += "  ";
-      row += i < left ? fmt::format("{:<{}}", line[i], width[i]) : fmt::format("{:>{}}", line[i], width[i]);
-    }
-    row.resize(row.find_last_not_of(' ') + 1);
-    text += row + "\n";
-  }
-  return text;
-}
-
-std::string markdown_table(const TextTable& table, std::size_t left) {
-  std::string text;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    text += fmt::format("| {} |\n", fmt::join(table[i], " | "));
-    if (i > 0) continue;
-    text += "|";
-    for (std::size_t c = 0; c < table[i].size(); ++c) text += c < left ? "---|" : "---:|";
-    text += "\n";
-  }
-  return text;
-}
-
 std::string place_line(const std::string& device, const std::string& device_name, int threads,
                        const std::string& isa, double copy, const std::vector<NamedRate>& flops) {
   std::string text = device == "cpu" ? fmt::format("cpu ({}), {} thread{}, {}", device_name, threads,
@@ -61,10 +32,29 @@ std::string place_line(const std::string& device, const std::string& device_name
   return text;
 }
 
+ordered_json timing_json(const Timing& t) {
+  const Interval mean = confidence_95(t.samples);
+  return {{"warmups", t.warmups},
+          {"samples", t.samples.size()},
+          {"mean_ms", ms(t.mean)},
+          {"std_ms", ms(t.std)},
+          {"ci95_low_ms", ms(mean.low)},
+          {"ci95_high_ms", ms(mean.high)},
+          {"p20_ms", ms(t.p20)},
+          {"p50_ms", ms(t.p50)},
+          {"p80_ms", ms(t.p80)},
+          {"p95_ms", ms(t.p95)},
+          {"min_ms", ms(t.min)},
+          {"variation", variation(t.samples)},
+          {"verdict", t.stable() ? "stable" : "noisy"},
+          {"noise", t.noise()}};
+}
+
 std::string result_line(const std::string& command, const ordered_json& row, const Timing& timing,
                         const ordered_json& host) {
-  ordered_json line = {{"command", command}};
+  ordered_json line = {{"command", command}, {"ranks", 1}, {"link", "none"}};
   line.update(row);
+  if (!timing.samples.empty()) line.update(timing_json(timing));
   ordered_json samples = ordered_json::array();
   for (double s : timing.samples) samples.push_back(std::round(ms(s) * 1e6) / 1e6);
   line["raw_samples"] = samples;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kiln/bench_op.h"
+#include "report/text_table.h"
 
 namespace kiln::cli {
 
@@ -15,12 +16,6 @@ inline double ms(double seconds) { return 1e3 * seconds; }
 std::string digits(double x);
 
 std::string dump(const nlohmann::ordered_json& page, int indent);
-
-using TextTable = std::vector<std::vector<std::string>>;  // the first line is the heading
-
-// Columns for a terminal; the first `left` hold words, the others figures. And the same for a document.
-std::string aligned(const TextTable& table, std::size_t left);
-std::string markdown_table(const TextTable& table, std::size_t left);
 
 // Where rows were measured, and the ceilings measured beside them; product rates in TFLOP/s.
 std::string place_line(const std::string& device, const std::string& device_name, int threads,
@@ -38,6 +33,9 @@ nlohmann::ordered_json ceilings_json(const Report& r) {
   for (const NamedRate& f : r.flops) flops[f.name] = f.per_second / 1e9;
   return {{"copy_gb_per_s", r.copy / 1e9}, {"gflop_per_s", flops}};
 }
+
+// Mean, spread and interval of a timing, under the names every stored row has.
+nlohmann::ordered_json timing_json(const Timing& t);
 
 // For results.jsonl: a row with its samples, and where and when it was measured.
 std::string result_line(const std::string& command, const nlohmann::ordered_json& row, const Timing& timing,

@@ -98,6 +98,40 @@ void check_memory(const BenchOpRequest& request, const BenchShape& shape, DType 
   }
 }
 
+// A shape or a variant without room is a row like the others. Without a variant: the one a run takes.
+std::optional<BenchRow> row_without_room(const BenchOpRequest& request, const BenchShape& shape, DType dtype,
+                                         std::string_view variant = {}) {
+  try {
+    check_memory(request, shape, dtype, variant);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::unavailable) throw;
+    BenchRow row;
+    row.status = BenchRow::Status::no_memory;
+    row.variant = variant.empty() ? "auto" : std::string(variant);
+    row.device = name_of(request.device.target);
+    row.reason = error.what();
+    row.dtype = dtype;
+    row.shape = row.checked_at = shape;
+    return row;
+  }
+}
+
+// What each variant on this device states for a form: the least of them is the floor.
+std::vector<Cost> costs_of_all(const BenchOpRequest& request, const OpListing& listing,
+                               const BenchShape& shape, DType dtype, const BenchForm& form) {
+  std::vector<Cost> costs;
+  for (const VariantListing& v : listing.variants) {
+    if (v.device != request.device.target) continue;
+    try {
+      costs.push_back(cost_of(request.bench, shape, dtype, v.name, request.device.target, &form));
+    } catch (const Error&) {
+      continue;  // it does not take this shape
+    }
+  }
+  return costs;
+}
+
 void set_speedups(std::vector<BenchRow>& rows, const std::string& baseline) {
   for (BenchRow& row : rows) {
     if (row.status != BenchRow::Status::timed) continue;
@@ -105,6 +139,7 @@ void set_speedups(std::vector<BenchRow>& rows, const std::string& baseline) {
       if (naive.variant == baseline && naive.status == row.status && naive.dtype == row.dtype &&
           naive.shape == row.shape && naive.form == row.form) {
         row.speedup = naive.timing.p50 / row.timing.p50;
+        if (row.variant != baseline) row.versus = compare(naive.timing.samples, row.timing.samples);
       }
     }
   }
@@ -145,9 +180,6 @@ void check_bench_request(const BenchOpRequest& request) {
   for (const std::string& wanted : request.variants) {
     if (std::find(names.begin(), names.end(), wanted) == names.end()) throw_no_variant(op, wanted, names, {});
   }
-  for (DType dtype : request.dtypes) {
-    for (const BenchShape& shape : request.shapes) check_memory(request, shape, dtype);
-  }
 }
 
 BenchReport bench_op(const BenchOpRequest& request, const std::function<void(const std::string&)>& progress) {
@@ -169,14 +201,24 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
     return request.variants.empty() ||
            std::find(request.variants.begin(), request.variants.end(), name) != request.variants.end();
   };
+  auto stopped = [&] {
+    report.stopped = report.stopped || (request.stop && request.stop());
+    return report.stopped;
+  };
   for (DType dtype : request.dtypes) {
     for (const BenchShape& shape : request.shapes) {
+      if (stopped()) break;
       progress(cat(op, " ", shape.str(), " ", name_of(dtype), ": ", baseline, ", to check against"));
+      if (std::optional<BenchRow> row = row_without_room(request, shape, dtype)) {
+        report.rows.push_back(std::move(*row));
+        continue;
+      }
       const Reference reference = make_reference(request, shape, dtype, baseline);
       const OpCase c = request.bench.make(shape);
       const CaseData data = draw_repeating(c, dtype, request.seed);
       for (const VariantListing& v : listing.variants) {
         if (!asked_for(v.name)) continue;
+        if (stopped()) break;
         progress(cat(op, " ", shape.str(), " ", name_of(dtype), ": ", v.name));
         BenchRow row;
         row.variant = v.name;
@@ -202,7 +244,10 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
         }
         ctx.variants().set(op, v.name);
         try {
-          check_memory(request, shape, dtype, v.name);  // naive and composed may need far more than the rest
+          if (std::optional<BenchRow> full = row_without_room(request, shape, dtype, v.name)) {
+            report.rows.push_back(std::move(*full));  // naive and composed may need far more than the rest
+            continue;
+          }
           if (!check_variant(ctx, request, reference, dtype, row)) {
             row.status = BenchRow::Status::wrong;
             report.rows.push_back(row);
@@ -211,6 +256,7 @@ BenchReport bench_op(const BenchOpRequest& request, const std::function<void(con
           for (const BenchForm& form : request.forms) {
             row.form = form.name;
             row.cost = cost_of(request.bench, shape, dtype, v.name, request.device.target, &form);
+            row.others = costs_of_all(request, listing, shape, dtype, form);
             time_form(ctx, c, data, form, row);
             report.rows.push_back(row);
           }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "op_cases/bench_case.h"
+#include "perf/statistics.h"
 #include "perf/timing.h"
 
 namespace kiln::cli {
@@ -21,10 +22,12 @@ struct BenchOpRequest {
   Device device;
   int threads = 0;
   uint64_t seed = 0;
+  std::function<bool()> stop =
+      nullptr;  // asked before each variant; true: what is done by then is the report
 };
 
 struct BenchRow {
-  enum class Status { timed, skipped, wrong };
+  enum class Status { timed, skipped, no_memory, wrong };
   Status status = Status::timed;
   std::string variant, device, reason;  // reason: why skipped, or what is wrong
   DType dtype = DType::f32;
@@ -35,17 +38,22 @@ struct BenchRow {
 
   Timing timing;
   Cost cost;
-  std::optional<double> speedup;  // over naive on the same device
+  std::optional<double> speedup;     // over naive on the same device
+  std::optional<Comparison> versus;  // the same of all samples; none for naive itself
+  std::vector<Cost> others;          // of every variant the op has on this device, this one included
 
   // The larger of bytes / copy rate and FLOPs / multiply-add rate decides.
   std::string bound;      // "copy", "fma", "dot" (bf16), "amx", "gemm" (a library's)
   double ceiling = 0;     // bytes or FLOPs per second, whichever bounds
   double achieved = 0;    // in the same unit
   double ratio = 0;       // achieved / ceiling
+  double predicted = 0;   // seconds its own bytes and operations take at the ceilings
+  double floor = 0;       // and those of the variant that needs least
   bool in_cache = false;  // all it touches fits into the last-level cache, so it may beat the copy rate
 
   double bytes_per_second() const { return cost.bytes / timing.p50; }
   double flops_per_second() const { return cost.flops / timing.p50; }
+  double of_roofline() const { return floor / timing.p50; }
 };
 
 struct NamedRate {
@@ -59,12 +67,13 @@ struct BenchReport {
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per dtype asked for: what bounds it
   std::vector<BenchRow> rows;
+  bool stopped = false;  // before its last row
 
   bool any_wrong() const;
   bool any_timed() const;
 };
 
-// Throws Error for what cannot be timed: meta, a variant the op does not have, a shape without room.
+// Throws Error for what cannot be timed: meta, a variant the op does not have.
 void check_bench_request(const BenchOpRequest& request);
 
 // The request has passed check_bench_request(). `progress` is told what is being done, a few words at a time.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "base/nearest_name.h"
 #include "kiln/one_line.h"
 #include "kiln/parse_number.h"
+#include "report/result_log.h"
 
 namespace kiln::cli {
 
@@ -92,10 +94,20 @@ int parse_threads(const std::string& text) {
   return n;
 }
 
-void check_format(const std::string& format, bool json) {
+PageFormat read_format(const std::string& format, bool json) {
   if (json && !format.empty())
     throw Error("--format and --json are both given; expected one of them", {}, ErrorKind::usage);
-  if (!format.empty()) index_of("--format", format, {"table", "md", "csv"});
+  if (json) return PageFormat::json;
+  if (format.empty()) return PageFormat::text;
+  constexpr std::array kFormats = {PageFormat::text, PageFormat::markdown, PageFormat::csv, PageFormat::latex,
+                                   PageFormat::json};
+  return kFormats[index_of("--format", format, {"table", "md", "csv", "latex", "json"})];
+}
+
+void prepare_results(const std::string& out) {
+  append_results(out, {});
+  if (const std::string repaired = repair_results(out); !repaired.empty())
+    fmt::print(stderr, "{}\n", repaired);
 }
 
 BenchProgress::BenchProgress() : terminal_(::isatty(STDERR_FILENO) == 1) {}

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "model/size_registry.h"
+#include "report/text_table.h"
 
 namespace kiln::cli {
 
@@ -40,8 +41,13 @@ std::vector<ModelSize> read_sizes(const std::string& names, const std::string& v
 
 int parse_threads(const std::string& text);
 
-// --json and --format exclude each other, and --format is table, md or csv; empty where it was not given.
-void check_format(const std::string& format, bool json);
+// Of --format table, md, csv, latex or json; --json is the last, and the two exclude each other.
+PageFormat read_format(const std::string& format, bool json);
+inline constexpr const char* kFormatHelp = "table, md, csv, latex or json (default table)";
+
+// Before anything is measured: can rows be stored in `out`? A line that was cut off there is removed, and
+// that is said on stderr.
+void prepare_results(const std::string& out);
 
 // One line of stderr that is written over, where there is a terminal to see it.
 class BenchProgress {

@@ -21,10 +21,10 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
-  RankOptions o = options_for(request.device, request.threads, request.seed);
-  o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
-  return o;
+double sum_of_floors(const std::vector<TimedOp>& ops, const Rates& best) {
+  double sum = 0;
+  for (const TimedOp& op : ops) sum += op.floor_ms(best);
+  return sum;
 }
 
 void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
@@ -33,18 +33,75 @@ void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
   row.largest_batch = largest_batch(row.spec, rank, row.room);
 }
 
-void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
-                Clock::time_point begun) {
-  RankContext ctx(rank);
-  ctx.allocator().add_observer(&full);
-  if (request.tuning) use_tuning(ctx, *request.tuning);
+Timing timing_of(std::vector<double> samples, int warmups) {
+  Timing t = summarize(std::move(samples));
+  t.warmups = warmups;
+  return t;
+}
+
+// Collects the phases of steps that are waited for one by one.
+class PhaseSamples {
+ public:
+  explicit PhaseSamples(RankContext& ctx) : times_(ctx) {}
+
+  void begin() {
+    times_.begin_step();
+    begun_ = Clock::now();
+  }
+  void end(bool counts) {
+    const std::array<double, kStepParts> seconds = times_.end_step();
+    const double host = seconds_since(begun_);
+    if (!counts) return;
+    host_.push_back(host);
+    for (std::size_t p = 0; p < seconds.size(); ++p) samples_[p].push_back(seconds[p]);
+  }
+  PhaseTimings take(StepMode mode, int warmups, bool captured) const {
+    PhaseTimings t;
+    for (std::size_t p = 0; p <= static_cast<std::size_t>(mode); ++p)  // a mode ends with its own phase
+      t.phases[p] = timing_of(samples_[p], warmups);
+    t.host = timing_of(host_, warmups);
+    t.captured = captured;
+    return t;
+  }
+
+ private:
+  PhaseTimes times_;
+  Clock::time_point begun_;
+  std::array<std::vector<double>, kStepParts> samples_;
+  std::vector<double> host_;
+};
+
+// A run of its own: the steps before it were queued behind each other, here each is waited for.
+void time_phases(const BenchStepRequest& request, RankContext& ctx, StepRow& row) {
+  StepSpec spec = row.spec;
+  // A graph that is replayed for every later micro-step passes the same marks each time.
+  spec.step.graph = spec.step.graph && spec.step.micro_steps == 1;
+  PhaseSamples phases(ctx);
+  StepRun step(ctx, spec);
+  const int warmups = std::max(request.warmups, spec.step.graph ? 2 : 0);
+  for (int i = 0; i < warmups + request.steps; ++i) {
+    phases.begin();
+    step.run();
+    phases.end(i >= warmups);
+  }
+  step.finish();
+  row.phases = phases.take(spec.mode, warmups, step.captured());
+}
+
+// Marks between steps that are queued one after another, as in a run. On the CPU, where a step is done when
+// its call returns, the phases are timed on the way.
+void queue_steps(const BenchStepRequest& request, RankContext& ctx, StepRow& row, Clock::time_point begun) {
+  std::optional<PhaseSamples> phases;
+  if (request.device.type == DeviceType::cpu) phases.emplace(ctx);
   StepRun step(ctx, row.spec);
   StreamMarks marks(ctx);
   const int all = request.warmups + request.steps;
   Clock::time_point from = Clock::now();
   for (int i = 0; i < all; ++i) {
     marks.mark();
+    if (phases) phases->begin();
     step.run();
+    if (phases) phases->end(i >= request.warmups);
     if (i == 0) {
       row.first_loss = step.finish();
       row.first = row.first_eager = seconds_since(begun);
@@ -69,7 +126,22 @@ void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfM
   row.timing.warmups = request.warmups;
   row.timing.first = first;
   row.captured = step.captured();
+  if (phases) row.phases = phases->take(row.spec.mode, request.warmups, false);
+}
+
+void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
+                Clock::time_point begun) {
+  RankContext ctx(rank);
+  ctx.allocator().add_observer(&full);
+  if (request.tuning) use_tuning(ctx, *request.tuning);
+  queue_steps(request, ctx, row, begun);
   row.measured = ctx.allocator().stats();
+  if (row.phases) return;
+  try {
+    time_phases(request, ctx, row);
+  } catch (const Error& error) {  // the row stands without them
+    row.why_no_phases = error.what();
+  }
 }
 
 // What goes wrong in `work` is what the row says then.
@@ -86,22 +158,21 @@ void attempt(const RankOptions& rank, StepRow& row, const std::function<void(Out
   }
 }
 
+// The floor does not depend on how a row chose to do its work.
+std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& row) {
+  const RunVariants best = choose_variants("optimized", "", request.device.target);
+  StepRow other = row;
+  best.apply_to(other.spec.model);
+  other.spec.model.recompute = Recompute::none;
+  RankOptions rank = options_for(request.device, request.threads, request.seed);
+  rank.variants = best.ops;
+  return plan_step(other.spec, rank).ops;
+}
+
 void run_row(const BenchStepRequest& request, StepRow& row, Clock::time_point begun) {
   const RankOptions rank = rank_for(request, row);
   attempt(rank, row, [&](OutOfMemory& full) {
-    StepPlan plan = plan_step(row.spec, rank);
-    row.predicted = plan.memory;
-    row.planned = std::move(plan.ops);
-    for (const TimedOp& op : row.planned) {
-      const std::pair<std::string, std::string> entry(op.op, op.variant);
-      if (std::find(row.ops.begin(), row.ops.end(), entry) == row.ops.end()) row.ops.push_back(entry);
-    }
-    row.room = room_on(request.device);
-    if (row.predicted.peak_total > row.room)
-      return no_memory(row, rank,
-                       cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
-                           " are available"));
-    time_steps(request, rank, full, row, begun);
+    if (plan_row(request, row)) time_steps(request, rank, full, row, begun);
   });
 }
 
@@ -147,7 +218,9 @@ StepRow make_row(const BenchStepRequest& r, const ModelSize& size, int64_t conte
   return row;
 }
 
-std::vector<StepRow> all_rows(const BenchStepRequest& r) {
+}  // namespace
+
+std::vector<StepRow> step_rows(const BenchStepRequest& r) {
   std::vector<StepRow> rows;
   for (const ModelSize& size : r.sizes) {
     for (int64_t context : r.contexts) {
@@ -161,13 +234,32 @@ std::vector<StepRow> all_rows(const BenchStepRequest& r) {
   return rows;
 }
 
-}  // namespace
-
-double StepRow::floor_ms() const {
-  double sum = 0;
-  for (const TimedOp& op : planned) sum += op.floor_ms(best);
-  return sum;
+RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
+  RankOptions o = options_for(request.device, request.threads, request.seed);
+  o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
+  return o;
 }
+
+bool plan_row(const BenchStepRequest& request, StepRow& row) {
+  const RankOptions rank = rank_for(request, row);
+  StepPlan plan = plan_step(row.spec, rank);
+  row.predicted = plan.memory;
+  row.planned = std::move(plan.ops);
+  row.least = least_ops(request, row);
+  for (const TimedOp& op : row.planned) {
+    const std::pair<std::string, std::string> entry(op.op, op.variant);
+    if (std::find(row.ops.begin(), row.ops.end(), entry) == row.ops.end()) row.ops.push_back(entry);
+  }
+  row.room = room_on(request.device);
+  if (row.predicted.peak_total <= row.room) return true;
+  no_memory(row, rank,
+            cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
+                " are available"));
+  return false;
+}
+
+double StepRow::predicted_ms() const { return sum_of_floors(planned, best); }
+double StepRow::floor_ms() const { return sum_of_floors(least, best); }
 
 std::string StepRow::variant_set() const {
   auto shape = [](bool fused) { return fused ? "fused" : "split"; };
@@ -230,15 +322,20 @@ void check_bench_step(const BenchStepRequest& r) {
         cat("--split needs CUPTI on a GPU: ", why),
         "it comes with the CUDA toolkit: put its lib64 or extras/CUPTI/lib64 folder into LD_LIBRARY_PATH",
         ErrorKind::unavailable);
-  for (const StepRow& row : all_rows(r)) check_config(row.spec.model);
+  for (const StepRow& row : step_rows(r)) check_config(row.spec.model);
 }
 
 BenchStepReport bench_step(const BenchStepRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchStepReport report;
-  report.rows = all_rows(r);
+  report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
   for (StepRow& row : report.rows) {
+    report.stopped = report.stopped || (r.stop && r.stop());
+    if (report.stopped) {
+      report.rows.resize(static_cast<std::size_t>(&row - report.rows.data()));
+      break;
+    }
     progress(cat(row.size.name, " ", row.variant_set()));
     run_row(r, row, begun);
     begun = Clock::now();

@@ -12,6 +12,7 @@
 #include "kiln/bench_op.h"
 #include "kiln/bench_step_split.h"
 #include "model/size_registry.h"
+#include "perf/phase_times.h"
 
 namespace kiln::cli {
 
@@ -36,6 +37,7 @@ struct BenchStepRequest {
   Device device;
   int threads = 0;
   uint64_t seed = 0;
+  std::function<bool()> stop = nullptr;  // asked before each row; true: what is done by then is the report
   std::chrono::steady_clock::time_point begun;  // when the command began: the first row's clock starts there
 };
 
@@ -60,6 +62,9 @@ struct StepRow {
   MemoryStats predicted, measured;
   Rates best;                    // measured ceilings
   std::vector<TimedOp> planned;  // every op of the step, from meta: costs, no times
+  std::vector<TimedOp> least;    // the same of a step by the optimized preset, which recomputes nothing
+  std::optional<PhaseTimings> phases;
+  std::string why_no_phases;  // empty where they were timed
   std::optional<StepSplit> split;
   std::size_t room = 0;       // of the device, where there is too little
   int64_t largest_batch = 0;  // that would fit there
@@ -68,9 +73,11 @@ struct StepRow {
   int64_t tokens() const { return spec.step.batch * spec.step.context * spec.step.micro_steps; }
   double tokens_per_second() const { return static_cast<double>(tokens()) / timing.p50; }
   double flops_per_second() const { return flops / timing.p50; }
+  // What this row's own ops take at the measured rates, and what those of the best way known take.
+  double predicted_ms() const;
   double floor_ms() const;
   double variation() const { return timing.std / timing.mean; }
-  bool stable() const { return variation() < 0.05; }
+  bool stable() const { return timing.stable(); }
   std::string variant_set() const;  // preset, single choices and every switch, in one string
 };
 
@@ -80,7 +87,8 @@ struct BenchStepReport {
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per dtype of products
   std::vector<StepRow> rows;
-  int kernels = 0;  // to list under a split
+  int kernels = 0;       // to list under a split
+  bool stopped = false;  // before its last row
 
   bool any_timed() const;
   const StepRow* first_not_timed() const;
@@ -92,6 +100,13 @@ void check_bench_step(const BenchStepRequest& request);
 // The request has passed check_bench_step(). A step that finds no memory is a row like the others.
 BenchStepReport bench_step(const BenchStepRequest& request,
                            const std::function<void(const std::string&)>& progress);
+
+// A row for each combination of the request's lists, nothing in it measured yet.
+std::vector<StepRow> step_rows(const BenchStepRequest& request);
+// What a row runs with.
+RankOptions rank_for(const BenchStepRequest& request, const StepRow& row);
+// From meta: its peaks, ops and floor. False where the device has no room for it, and the row says so.
+bool plan_row(const BenchStepRequest& request, StepRow& row);
 
 // Peaks of a step and every op it runs, from meta.
 struct StepPlan {

@@ -13,10 +13,13 @@
 #include "kiln/bench_op.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_pages.h"
+#include "kiln/bench_sweep.h"
 #include "kiln/cmd.h"
 #include "kiln/cmd_bench_attention.h"
 #include "kiln/cmd_bench_step.h"
+#include "kiln/cmd_bench_warmup.h"
 #include "kiln/require_gpu.h"
+#include "kiln/stop_on_signals.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
@@ -30,6 +33,7 @@ struct BenchOpOptions {
   std::string pass = "both";
   std::string threads = "0";
   std::string format;
+  std::shared_ptr<SweepOptions> sweep;
 };
 
 std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
@@ -50,14 +54,14 @@ std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
   return forms;
 }
 
-void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
+void run_bench_op(const BenchOpOptions& options, const CLI::App& app, const CommonOptions& common) {
   if (options.name.empty()) {
     std::string names;
     for (const OpBench& b : all_op_benches()) names += (names.empty() ? "" : ", ") + b.op;
     throw Error("kiln bench op needs the name of an op", fmt::format("there are {}", names),
                 ErrorKind::usage);
   }
-  check_format(options.format, common.json);
+  const PageFormat format = read_format(options.format, common.json);
 
   BenchOpRequest request{.bench = find_op_bench(options.name),
                          .shapes = {},
@@ -65,6 +69,11 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
                          .variants = {},
                          .forms = {},
                          .device = {}};
+  if (options.sweep->asked()) {
+    std::vector<std::string> sizes;
+    for (const auto& [key, value] : request.bench.shapes.front().all()) sizes.push_back(key);
+    return run_bench_sweep(*options.sweep, app, common, format, sizes);
+  }
   for (const std::string& text : options.shapes)
     request.shapes.push_back(parse_bench_shape(request.bench, text));
   if (request.shapes.empty()) request.shapes = request.bench.shapes;
@@ -84,21 +93,23 @@ void run_bench_op(const BenchOpOptions& options, const CommonOptions& common) {
   request.device = Device::parse(common.device);
 
   check_bench_request(request);
-  append_results(common.out, {});  // is there a place for them? Better said now than after minutes
+  if (options.sweep->dry_run) return;
+  prepare_results(common.out);
   BenchReport report;
   {
+    const StopOnSignals signals;
     const BenchProgress progress;
+    request.stop = [] { return stop_requested().load(); };
     report = bench_op(request, [&](const std::string& text) { progress(text); });
   }
-  const std::string page = common.json               ? bench_json(report)
-                           : options.format == "md"  ? bench_markdown(report)
-                           : options.format == "csv" ? bench_csv(report)
-                                                     : bench_text(report);
-  std::fputs(page.c_str(), stdout);
+  std::fputs(bench_page(report, format).c_str(), stdout);
   append_results(common.out, result_lines(report, fmt::format("bench op {}", options.name)));
   if (report.any_wrong())
     throw Error(
         fmt::format("[{}] a variant is further from naive than it may be; it was not timed", report.op));
+  if (report.stopped) return;
+  if (!report.any_timed() && report.rows.front().status == BenchRow::Status::no_memory)
+    throw Error(report.rows.front().reason, "ask for a smaller --shape", ErrorKind::unavailable);
   if (!report.any_timed()) {
     throw Error(
         fmt::format("[{}] nothing could be timed: {} ({}): {}", report.op, report.rows.front().variant,
@@ -124,9 +135,10 @@ std::function<bool()> add_bench_op(CLI::App& app, const CommonOptions& common) {
                  "forward, backward or both (default both); linear: dgrad, wgrad too")
       ->type_name("NAME");
   op->add_option("--threads", options->threads, "Of the CPU (default all)")->type_name("N");
-  op->add_option("--format", options->format, "table, md or csv (default table)")->type_name("NAME");
+  op->add_option("--format", options->format, kFormatHelp)->type_name("NAME");
+  options->sweep = add_sweep_options(op);
   return [options, op, &common] {
-    if (op->parsed()) run_bench_op(*options, common);
+    if (op->parsed()) run_bench_op(*options, *op, common);
     return op->parsed();
   };
 }
@@ -136,11 +148,11 @@ std::function<bool()> add_bench_op(CLI::App& app, const CommonOptions& common) {
 CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
   app.require_subcommand(0, 1);  // so that `bench op attention` means the op, not another study
   const std::vector<std::function<bool()>> studies = {
-      add_bench_op(app, common), add_bench_step(app, common), add_bench_attention(app, common),
-      add_bench_flash(app, common), add_bench_leaderboard(app, common)};
+      add_bench_op(app, common),        add_bench_step(app, common),  add_bench_warmup(app, common),
+      add_bench_attention(app, common), add_bench_flash(app, common), add_bench_leaderboard(app, common)};
   return [studies] {
     if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
-      throw Error("kiln bench needs the name of a study: op, step, attention, flash or leaderboard",
+      throw Error("kiln bench needs the name of a study: op, step, warmup, attention, flash or leaderboard",
                   "see `kiln bench --help`", ErrorKind::usage);
   };
 }

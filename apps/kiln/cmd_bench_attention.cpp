@@ -13,8 +13,10 @@
 #include "kiln/bench_attention_options.h"
 #include "kiln/bench_attention_pages.h"
 #include "kiln/bench_options.h"
+#include "kiln/bench_sweep.h"
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
+#include "kiln/stop_on_signals.h"
 #include "kiln/tuned.h"
 #include "ops/op_list.h"
 #include "report/result_log.h"
@@ -25,6 +27,7 @@ namespace {
 struct Typed : TypedCells {
   std::string variants = "naive,auto", iters, seconds, memory, tune = "auto", warmup, threads = "0", format;
   const CLI::Option* variant_option = nullptr;
+  std::shared_ptr<SweepOptions> sweep;
 };
 
 std::vector<std::string> read_variants(const std::string& text, DeviceType device) {
@@ -48,8 +51,9 @@ std::vector<std::string> read_variants(const std::string& text, DeviceType devic
 
 // What all three studies read alike.
 AttentionRequest common_request(const Typed& t, const CommonOptions& common) {
-  check_format(t.format, common.json);
+  (void)read_format(t.format, common.json);
   AttentionRequest r;
+  r.stop = [] { return stop_requested().load(); };
   r.threads = parse_threads(t.threads);
   r.seed = common.seed;
   if (!t.memory.empty()) r.memory_cap = parse_bytes(t.memory, "--memory");
@@ -75,23 +79,22 @@ TimingOptions timing_of(const Typed& t, int iters, double seconds) {
 
 void run_study(const AttentionRequest& request, const Typed& t, const CommonOptions& common) {
   const bool meta = request.device.is_meta();
-  if (!meta) append_results(common.out, {});  // is there a place for them? Better said now than after minutes
+  if (t.sweep->dry_run) return;
+  if (!meta) prepare_results(common.out);
   AttentionReport report;
   {
+    const StopOnSignals signals;
     const BenchProgress progress;
     report = bench_attention(request, [&](const std::string& text) { progress(text); });
   }
-  const std::string page = common.json         ? attention_json(report)
-                           : t.format == "md"  ? attention_markdown(report)
-                           : t.format == "csv" ? attention_csv(report)
-                                               : attention_text(report);
-  std::fputs(page.c_str(), stdout);
+  std::fputs(attention_page(report, read_format(t.format, common.json)).c_str(), stdout);
   if (!meta) append_results(common.out, attention_result_lines(report));
   using Status = AttentionRow::Status;
   for (Status status : {Status::wrong, Status::failed}) {
     if (const AttentionRow* row = report.first(status))
       throw Error(fmt::format("[attention] {}, {}: {}", row->variant, row->cell.str(), row->reason));
   }
+  if (report.stopped) return;
   if (report.first(Status::timed) != nullptr || report.first(Status::planned) != nullptr) return;
   const AttentionRow& row = report.rows.front();
   const bool full = row.status == Status::no_memory;
@@ -111,7 +114,8 @@ void add_common(CLI::App* app, Typed& t) {
       ->type_name("FILE");
   app->add_option("--memory", t.memory, "As if the device had no more: 24GiB")->type_name("SIZE");
   app->add_option("--threads", t.threads, "Of the CPU (default all)")->type_name("N");
-  app->add_option("--format", t.format, "table, md or csv (default table)")->type_name("NAME");
+  app->add_option("--format", t.format, kFormatHelp)->type_name("NAME");
+  t.sweep = add_sweep_options(app);
 }
 
 void add_sizes(CLI::App* app, Typed& t, const char* seqs, const char* ds, const char* dtypes) {
@@ -131,9 +135,15 @@ constexpr const char* kAlso =
     "It also takes --json, --seed, --device and --out, as every command does; on --device meta:cuda it says "
     "what memory each cell needs, and runs nothing.\n\nExample:\n  ";
 
-std::function<bool()> when_parsed(CLI::App* app, std::function<void()> run) {
-  return [app, run = std::move(run)] {
-    if (app->parsed()) run();
+// `study` is `app` itself, or the last of several names.
+std::function<bool()> when_parsed(CLI::App* app, CLI::App* study, std::shared_ptr<Typed> t,
+                                  const CommonOptions& common, std::function<void()> run) {
+  return [=, &common, run = std::move(run)] {
+    if (app->parsed() && study->parsed() && t->sweep->asked()) {
+      run_bench_sweep(*t->sweep, *study, common, read_format(t->format, common.json));
+    } else if (app->parsed()) {
+      run();
+    }
     return app->parsed();
   };
 }
@@ -150,7 +160,7 @@ std::function<bool()> add_bench_attention(CLI::App& app, const CommonOptions& co
   study->add_option("--iters", t->iters, "Timed passes, each waited for (default 100)")->type_name("N");
   study->add_option("--seconds", t->seconds, "Most for one pass of a row (default 10)")->type_name("X");
   add_common(study, *t);
-  return when_parsed(study, [t, &common] {
+  return when_parsed(study, study, t, common, [t, &common] {
     AttentionRequest r = common_request(*t, common);
     r.command = "bench attention";
     r.table = "attention";
@@ -186,7 +196,7 @@ std::function<bool()> add_bench_flash(CLI::App& app, const CommonOptions& common
   study->add_option("--iters", t->iters, "Timed calls (default 50)")->type_name("N");
   study->add_option("--seconds", t->seconds, "Most for one pass of a row (default 2)")->type_name("X");
   add_common(study, *t);
-  return when_parsed(study, [t, &common] {
+  return when_parsed(study, study, t, common, [t, &common] {
     AttentionRequest r = common_request(*t, common);
     r.command = "bench flash";
     r.table = t->table;
@@ -217,7 +227,7 @@ std::function<bool()> add_bench_leaderboard(CLI::App& app, const CommonOptions& 
   study->add_option("--warmup", t->warmup, "Seconds before the clock starts (default 1)")->type_name("X");
   study->add_option("--seconds", t->seconds, "Seconds of timed calls (default 10)")->type_name("X");
   add_common(study, *t);
-  return when_parsed(board, [t, study, &common] {
+  return when_parsed(board, study, t, common, [t, study, &common] {
     if (!study->parsed())
       throw Error("kiln bench leaderboard needs the name of one", "there is flash", ErrorKind::usage);
     AttentionRequest r = common_request(*t, common);

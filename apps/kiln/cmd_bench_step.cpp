@@ -13,8 +13,10 @@
 #include "kiln/bench_options.h"
 #include "kiln/bench_step.h"
 #include "kiln/bench_step_pages.h"
+#include "kiln/bench_sweep.h"
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
+#include "kiln/stop_on_signals.h"
 #include "kiln/tuned.h"
 #include "report/result_log.h"
 
@@ -26,6 +28,7 @@ struct Typed {
   std::string batch, vocab, micro_steps, warmups, steps, clip, variants,
       recompute = "none", graph = "auto", tune = "auto", threads = "0", format, kernels;
   bool split = false;
+  std::shared_ptr<SweepOptions> sweep;
 };
 
 std::vector<std::string> read_presets(const std::string& text) {
@@ -78,27 +81,28 @@ BenchStepRequest read_request(const Typed& t, const CommonOptions& common) {
   return r;
 }
 
-void run_bench_step(const Typed& typed, const CommonOptions& common) {
-  check_format(typed.format, common.json);
+void run_bench_step(const Typed& typed, const CLI::App& app, const CommonOptions& common) {
+  const PageFormat format = read_format(typed.format, common.json);
+  if (typed.sweep->asked()) return run_bench_sweep(*typed.sweep, app, common, format);
   BenchStepRequest request = read_request(typed, common);
   request.tuning = find_tuning(typed.tune, common.out, tune_place(request.device),
                                [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  append_results(common.out, {});  // is there a place for them? Better said now than after minutes
+  if (typed.sweep->dry_run) return;
+  prepare_results(common.out);
   BenchStepReport report;
   {
+    const StopOnSignals signals;
     const BenchProgress progress;
+    request.stop = [] { return stop_requested().load(); };
     report = bench_step(request, [&](const std::string& text) { progress(text); });
   }
-  const std::string page = common.json             ? step_json(report)
-                           : typed.format == "md"  ? step_markdown(report)
-                           : typed.format == "csv" ? step_csv(report)
-                                                   : step_text(report);
-  std::fputs(page.c_str(), stdout);
+  std::fputs(step_page(report, format).c_str(), stdout);
   append_results(common.out, step_result_lines(report));
   for (const StepRow& row : report.rows) {
     if (row.status == StepRow::Status::failed)
       throw Error(fmt::format("{} ({}): {}", row.size.name, row.variant_set(), row.reason));
   }
+  if (report.stopped) return;
   if (!report.any_timed())
     throw Error(fmt::format("nothing could be timed: {}: {}", report.rows.front().size.name,
                             report.rows.front().reason),
@@ -145,9 +149,10 @@ std::function<bool()> add_bench_step(CLI::App& app, const CommonOptions& common)
   step->add_option("--kernels", t->kernels, "On a GPU the split, and the N kernels that take most of it")
       ->type_name("N");
   step->add_option("--threads", t->threads, "Of the CPU (default all)")->type_name("N");
-  step->add_option("--format", t->format, "table, md or csv (default table)")->type_name("NAME");
+  step->add_option("--format", t->format, kFormatHelp)->type_name("NAME");
+  t->sweep = add_sweep_options(step);
   return [t, step, &common] {
-    if (step->parsed()) run_bench_step(*t, common);
+    if (step->parsed()) run_bench_step(*t, *step, common);
     return step->parsed();
   };
 }

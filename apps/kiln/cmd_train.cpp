@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +11,7 @@
 #include "kiln/one_line.h"
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
+#include "kiln/stop_on_signals.h"
 #include "kiln/train.h"
 #include "kiln/train_view.h"
 
@@ -84,42 +83,6 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   return r;
 }
 
-// The one place that must be reachable from a signal handler. The first signal asks the run to stop after the
-// step that is under way, and to save; the second, of any kind, ends the process as if there were no handler.
-std::atomic<bool> stop_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
-
-extern "C" void on_stop_signal(int) {
-  if (stop_requested.exchange(true)) return;
-  for (const int signal : kStopSignals) {
-    // What was ignored when the process began stays so: nohup means it.
-    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
-  }
-}
-
-class StopOnSignals {
- public:
-  StopOnSignals() {
-    stop_requested.store(false);
-    for (int i = 0; i < 3; ++i) {
-      previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
-      if (previous_[i] == SIG_IGN) std::signal(kStopSignals[i], SIG_IGN);
-    }
-    broken_pipe_ = std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines is gone; the training is not
-  }
-  ~StopOnSignals() {
-    for (int i = 0; i < 3; ++i) std::signal(kStopSignals[i], previous_[i]);
-    std::signal(SIGPIPE, broken_pipe_);
-  }
-  StopOnSignals(const StopOnSignals&) = delete;
-  StopOnSignals& operator=(const StopOnSignals&) = delete;
-
- private:
-  void (*previous_[3])(int);
-  void (*broken_pipe_)(int);
-};
-
 double tokens_per_second(const RunTotals& t) {
   return t.seconds > 0 ? static_cast<double>(t.tokens) / t.seconds : 0;
 }
@@ -158,7 +121,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
   {
     ConsoleView view(request.run);
     const StopOnSignals signals;
-    outcome = train(request, view, stop_requested);
+    outcome = train(request, view, stop_requested());
     view.draw_losses();
     result = {{"steps", outcome.steps},
               {"steps_now", outcome.steps_now},

@@ -17,7 +17,7 @@ std::span<const Command> commands() {
        add_sample},
       {"eval", "how well a model predicts a text: loss, perplexity, bits per byte",
        "kiln eval --checkpoint runs/README-nano --text README.md --json", add_eval},
-      {"bench", "timed studies: op, step, attention, flash, leaderboard",
+      {"bench", "timed studies: op, step, warmup, attention, flash, leaderboard",
        "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16", add_bench},
       {"profile", "where a training step goes: ranges, kernels, launches, and a timeline",
        "kiln profile --size small --batch 1 --ctx 128 --json", add_profile},

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "perf/statistics.h"
 
 namespace kiln {
 namespace {
@@ -73,6 +74,10 @@ Timing time_work(const TimedWork& work, const TimingOptions& o) {
   t.warmups = warmups;
   t.first = first;
   return t;
+}
+
+bool Timing::stable() const {
+  return samples.size() > 1 && confidence_95(samples).half_width() < 0.05 * mean;
 }
 
 std::string Timing::noise() const {

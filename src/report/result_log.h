@@ -1,6 +1,8 @@
-// runs/results.jsonl: every measured figure, one JSON object a line, appended and never rewritten.
+// runs/results.jsonl: every measured figure, one JSON object a line, appended and never rewritten, but for a
+// line that a killed process or a full disk cut off.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,18 @@ namespace kiln {
 // that runs side by side do not cut into each other's lines. Throws Error naming the file and the reason; no
 // lines at all is how to ask beforehand.
 void append_results(const std::string& folder, const std::vector<std::string>& lines);
+
+struct StoredResults {
+  std::vector<nlohmann::json> rows;
+  std::vector<std::string> remarks;  // what was not a row: a sentence each
+};
+
+// Every row of `folder`, none where there is no file. A line that is no JSON object is left out and named.
+StoredResults read_results(const std::string& folder);
+
+// Where the file's last line has no end, it was cut off: that line goes, what stands before it stays. The
+// sentence to say about it, or empty. A whole line that only lacks its end gets one.
+std::string repair_results(const std::string& folder);
 
 // "2026-11-20T14:03:07Z"
 std::string utc_now();

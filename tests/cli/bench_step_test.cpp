@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -106,6 +108,79 @@ TEST(BenchStep, FiguresFollowFromEachOther) {
                           "ops"})
     EXPECT_TRUE(line.contains(key)) << key;
   EXPECT_EQ(line.at("raw_samples").size(), 3U);
+}
+
+TEST(BenchStep, PhasesOfAModeAreThoseItHas) {
+  BenchStepRequest r = little_request();
+  r.modes = {StepMode::forward, StepMode::forward_backward, StepMode::full};
+  const BenchStepReport report = run(r);
+  const json rows = json::parse(step_json(report)).at("rows");
+  ASSERT_EQ(rows.size(), 3U);
+  const std::vector<std::string> names = {"forward", "backward", "optimizer"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    double sum = 0;
+    for (std::size_t p = 0; p < 3; ++p) {
+      EXPECT_EQ(rows[i].contains(names[p] + "_ms"), p <= i) << i << names[p];
+      EXPECT_EQ(rows[i].at("phases").contains(names[p]), p <= i);
+      if (p > i) continue;
+      EXPECT_EQ(rows[i].at("phases").at(names[p]).at("samples"), 3);
+      sum += rows[i].at("phases").at(names[p]).at("mean_ms").get<double>();
+    }
+    // Marks stand inside the host's clock, and nothing lies between phases.
+    EXPECT_LE(sum, rows[i].at("phases").at("host").at("mean_ms").get<double>() * (1 + 1e-9));
+    EXPECT_LE(rows[i].at("ci95_low_ms"), rows[i].at("mean_ms"));
+    EXPECT_GE(rows[i].at("ci95_high_ms"), rows[i].at("mean_ms"));
+  }
+  EXPECT_NE(step_text(report).find("optimizer"), std::string::npos);
+  EXPECT_NE(step_latex(report).find("\\begin{tabular}"), std::string::npos);
+}
+
+TEST(BenchStep, TheFloorIsTheSameForEveryWayOfDoingIt) {
+  BenchStepRequest r = little_request();
+  r.presets = {"baseline", "optimized"};
+  r.recompute = Recompute::block;
+  const BenchStepReport report = run(r);
+  for (const StepRow& row : report.rows) {
+    EXPECT_GT(row.predicted_ms(), row.floor_ms()) << row.variant_set();  // both recompute
+    EXPECT_NEAR(row.floor_ms(), report.rows[0].floor_ms(), 1e-9);
+  }
+  EXPECT_GT(report.rows[0].predicted_ms(), report.rows[1].predicted_ms());
+  const json page = json::parse(step_json(report));
+  ASSERT_EQ(page.at("pairs").size(), 1U);
+  EXPECT_EQ(page.at("pairs").at(0).at("baseline"), "baseline");
+  EXPECT_NEAR(page.at("pairs").at(0).at("predicted_speedup").get<double>(),
+              report.rows[0].predicted_ms() / report.rows[1].predicted_ms(), 1e-9);
+}
+
+TEST(BenchStep, StoppedItReportsTheRowsThatAreDone) {
+  BenchStepRequest r = little_request();
+  r.contexts = {8, 16, 24};
+  int asked = 0;
+  r.stop = [&] { return ++asked > 2; };
+  const BenchStepReport report = run(r);
+  EXPECT_TRUE(report.stopped);
+  ASSERT_EQ(report.rows.size(), 2U);
+  EXPECT_EQ(step_result_lines(report).size(), 2U);
+}
+
+// What scripts rely on stands in the manual.
+TEST(BenchStep, EveryKeyIsDocumented) {
+  BenchStepRequest r = little_request();
+  r.precisions = {Precision::fp32, Precision::bf16};
+  r.contexts = {8, 16};
+  const json page = json::parse(step_json(run(r)));
+  std::ifstream file(std::string(KILN_TESTS_FOLDER) + "/../docs/measuring.md");
+  const std::string manual{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_FALSE(manual.empty());
+  auto check = [&](const json& object) {
+    for (const auto& [key, value] : object.items())
+      EXPECT_NE(manual.find("`" + key + "`"), std::string::npos) << key;
+  };
+  check(page);
+  check(page.at("rows").at(0));
+  check(page.at("rows").at(0).at("phases"));
+  check(page.at("pairs").at(0));
+  check(page.at("scaling").at(0));
 }
 
 TEST(BenchStep, ThePeakIsTheOneMetaPredicted) {

@@ -156,6 +156,36 @@ TEST(BenchOp, ACheckOnCutDownSizesSaysSo) {
   EXPECT_EQ(json_row().at("checked_shape").at("rows"), 64);
 }
 
+TEST(BenchOp, AShapeWithoutRoomIsARow) {
+  BenchOpRequest request = small_request("rms_norm");
+  request.shapes.push_back(parse_bench_shape(request.bench, "rows=2147483648,cols=2147483648"));
+  request.variants = {"naive"};
+  const BenchReport report = bench_op(request, [](const std::string&) {});
+  EXPECT_TRUE(report.any_timed());
+  const nlohmann::json page = nlohmann::json::parse(bench_json(report));
+  ASSERT_FALSE(page.at("not_timed").empty());  // naive of another device is there too
+  EXPECT_EQ(page.at("not_timed").back().at("gate"), "no memory");
+  EXPECT_NE(bench_text(report).find("OOM"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(result_lines(report, "bench op rms_norm").back()).at("gate"), "no memory");
+}
+
+TEST(BenchOp, PredictedAndFloorComeFromTheCosts) {
+  const BenchReport report = bench_op(small_request("swiglu"), [](const std::string&) {});
+  double composed = 0, fused = 0;
+  for (const BenchRow& r : report.rows) {
+    if (r.status != BenchRow::Status::timed || r.form != "forward") continue;
+    EXPECT_LE(r.floor, r.predicted) << r.variant;
+    EXPECT_NEAR(r.of_roofline(), r.floor / r.timing.p50, 1e-12);
+    (r.variant == "composed" ? composed : fused) = r.predicted;
+    EXPECT_EQ(r.versus.has_value(), r.variant != "naive");
+  }
+  EXPECT_GT(composed, fused) << "its parts move more";
+  const nlohmann::json page = nlohmann::json::parse(bench_json(report));
+  ASSERT_EQ(page.at("ladders").size(), 1U);
+  EXPECT_EQ(page.at("ladders").at(0).at("rungs").size(), 3U);
+  EXPECT_NE(bench_latex(report).find("\\begin{tabular}"), std::string::npos);
+}
+
 TEST(BenchOp, AWrongRowIsShownAndNotStored) {
   BenchReport report;
   report.op = "add";

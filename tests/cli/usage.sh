@@ -104,7 +104,7 @@ expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols
 expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
 expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
-expect 2 2 '^kiln: kiln bench needs the name of a study: op, step, attention, flash or leaderboard$' bench
+expect 2 2 '^kiln: kiln bench needs the name of a study: op, step, warmup, attention, flash or leaderboard$' bench
 expect 2 2 '^hint: there are adamw, add' bench op
 expect 2 2 "^hint: did you mean 'rms_norm'\?$" bench op rmsnorm
 expect 2 2 "^hint: did you mean 'cols'\?$" bench op rms_norm --shape colls=4
@@ -115,11 +115,11 @@ expect 2 2 '^hint: it takes both, forward, backward, dgrad, wgrad$' bench op lin
 expect 2 2 "^kiln: --variant is '', which holds an empty name$" bench op rms_norm --variant ''
 expect 2 2 '^kiln: size rows is given twice$' bench op rms_norm --shape rows=2,rows=3
 expect 3 2 '^kiln: \[attention\] .* has too many elements$' \
-  bench op attention --shape batch=2147483648,heads=2147483648 --device cpu
+  bench op attention --shape batch=2147483648,heads=2147483648 --device cpu --out "$work/full"
 expect 3 2 '^kiln: \[rms_norm\] .* needs .* GiB of host memory' \
-  bench op rms_norm --shape rows=2147483648,cols=2147483648 --device cpu
+  bench op rms_norm --shape rows=2147483648,cols=2147483648 --device cpu --out "$work/full"
 expect 3 2 '^kiln: \[batched_matmul\] .*( GiB of host memory|than can be counted)' \
-  bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu
+  bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu --out "$work/full"
 expect 2 2 '^kiln: meta runs no kernels' bench op rms_norm --device meta
 expect 2 1 "^kiln: unknown option '--jsno'; did you mean '--json'\?$" bench op rms_norm --jsno
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench op rms_norm --device cuda:9999
@@ -154,6 +154,38 @@ expect 2 1 "^kiln: --kernels is '0'; expected a number from 1 to" bench step --k
 expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are available$' \
   bench step --size 10b --batch 4096 --ctx 4096 --device cpu --out "$work/steps"
 grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"
+
+# Sweeps, and the forms of a page.
+grid=("${step[@]}" --size nano --out "$work/grid")
+expect 0 0 '^8 +fp32 ' bench step --batch 2 --warmup 1 --steps 2 --size nano --grid ctx=8,16 --grid dtype=fp32,bf16 \
+  --device cpu --threads 1 --out "$work/grid"
+grep -q '^ctx .*size=nano mode=full dtype=fp32 ' "$work/out" || fail "kiln bench step --grid: no law of growth"
+grep -q 'fp32 to bf16 (optimized)' "$work/out" || fail "kiln bench step --grid: fp32 and bf16 are not compared"
+[[ $(grep -c '"cell":' "$work/grid/results.jsonl") == 4 ]] || fail "kiln bench step --grid: expected 4 stored rows"
+for form in 'md:^\| size ' 'latex:^\\begin\{tabular\}' 'csv:^size,mode,' 'json:^\{' 'table:^size +mode '; do
+  expect 0 0 "${form#*:}" "${grid[@]}" --format "${form%%:*}"
+done
+expect 0 0 '^ *pass +variant ' bench op add --shape rows=4,cols=8 --device cpu --format table --out "$work/grid"
+expect 0 0 '^\\begin\{tabular\}' bench op add --shape rows=4,cols=8 --device cpu --format latex --out "$work/grid"
+expect 0 0 'where it pays' bench op swiglu --grid rows=2..16 --shape cols=8 --device cpu --threads 1 --out "$work/grid"
+expect 0 0 '^\\begin\{tabular\}' bench flash --seq 16 --d 8 --dtype fp32 --iters 2 --device cpu --format latex --out "$work/grid"
+expect 0 0 '^off +' bench attention --grid causal=on,off --seq 16 --d 8 --batch 1 --iters 2 --device cpu --out "$work/grid"
+expect 0 0 '^nano +2 +\(' bench warmup --size nano --batch 2 --ctx 8 --warmup 0,2 --steps 3 --device cpu --out "$work/grid"
+grep -q '^excess of the first step' "$work/out" || fail "kiln bench warmup: the first step is not taken apart"
+expect 0 0 '"steps_ms"' bench warmup --size nano --ctx 8 --warmup 1 --steps 3 --device cpu --json --out "$work/grid"
+expect 3 1 '^kiln: variant=lt: \[linear\] nothing could be timed' \
+  bench op linear --grid variant=lt --shape rows=2,in=2,out=2 --device cpu --out "$work/grid"
+expect 2 2 "^hint: did you mean 'small'\?$" bench step --grid size=small,smal --device cpu --out "$work/grid"
+expect 2 2 "^hint: did you mean 'ctx'\?$" bench step --grid ctxx=8 --device cpu --out "$work/grid"
+expect 2 1 '^kiln: ctx is in --grid and given as --ctx too$' bench step --ctx 8 --grid ctx=8,16 --device cpu
+expect 2 2 "^kiln: --grid is 'ctx'; expected key=value,value$" bench step --grid ctx --device cpu
+expect 2 1 "^kiln: --cell-timeout is 'soon'; expected a number" bench step --grid ctx=8 --cell-timeout soon --device cpu
+expect 2 2 "^hint: did you mean 'latex'\?$" bench step --format late
+expect 2 2 "^kiln: --size is 'nano,tiny'; expected one$" bench warmup --size nano,tiny --warmup 1 --device cpu
+expect 2 1 "^kiln: --warmup is 'x'; expected a number" bench warmup --warmup 0,x --device cpu
+expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench step --size nano --grid ctx=8,16 --device cpu --out /dev/null/x
+printf '{"torn' >>"$work/grid/results.jsonl"
+expect 0 1 'the last line was cut off after 6 bytes and is removed$' "${grid[@]}"
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${step[@]}" --size nano --out /dev/null/x
 
 cells=(--iters 2 --device cpu --threads 1 --out "$work/attention")

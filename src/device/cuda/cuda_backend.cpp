@@ -23,7 +23,15 @@ class CudaTimingEvent final : public TimingEvent {
  public:
   CudaTimingEvent() { KILN_CUDA_CHECK(cudaEventCreate(event_.out())); }
 
-  void record(Stream stream) override { KILN_CUDA_CHECK(cudaEventRecord(event_.get(), raw(stream))); }
+  // While a graph is captured the mark becomes a node of it, which every replay passes: an ordinary record
+  // would only order the capture, and leave no time.
+  void record(Stream stream) override {
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    KILN_CUDA_CHECK(cudaStreamIsCapturing(raw(stream), &capturing));
+    const unsigned flags =
+        capturing == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
+    KILN_CUDA_CHECK(cudaEventRecordWithFlags(event_.get(), raw(stream), flags));
+  }
   double elapsed_ms(const TimingEvent& earlier) const override {
     KILN_CUDA_CHECK(cudaEventSynchronize(event_.get()));
     float ms = 0;

@@ -1,0 +1,55 @@
+// What samples of a time allow one to say: an interval for the mean, a verdict on the samples themselves, and
+// whether two sets differ. Apart from any clock, so that every figure can be tested.
+//
+// Two sets are compared by ranks (Mann-Whitney), not by means (Welch). Times are bounded below by what the
+// machine can do and have a long tail above: one sample that met a page fault moves a mean and blows up its
+// variance, but takes one rank. Ranks also hold for the handful of samples a slow step gets, where the exact
+// distribution is counted; the price is that three samples on each side can never settle anything, which is
+// then said. Neither test knows of drift: the verdict of each set does.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kiln {
+
+// P(T <= t) of Student's distribution, and the t for which it is p; `freedom` >= 1.
+double student_cdf(double t, double freedom);
+double student_quantile(double p, double freedom);
+
+struct Interval {
+  double low = 0, high = 0;
+  double half_width() const { return (high - low) / 2; }
+};
+
+// In which the mean lies with 95 % confidence; of fewer than two samples the mean itself.
+Interval confidence_95(std::span<const double> samples);
+
+// Standard deviation over mean; 0 of fewer than two samples.
+double variation(std::span<const double> samples);
+
+// Two-sided p of the rank test: how often two sets of the same kind would lie so far apart. 1 where a set is
+// empty.
+double rank_test(std::span<const double> a, std::span<const double> b);
+
+struct Comparison {
+  enum class Verdict { faster, slower, same, too_few };  // too_few: not even a clean gap would have counted
+  Verdict verdict = Verdict::too_few;
+  double ratio = 0;  // median of the baseline over the median of what is judged: above 1 is faster
+  double p = 1;
+
+  bool significant() const { return verdict == Verdict::faster || verdict == Verdict::slower; }
+};
+
+inline constexpr double kSignificance = 0.05;
+
+// Is `judged` faster or slower than `baseline`?
+Comparison compare(std::span<const double> baseline, std::span<const double> judged);
+
+std::string_view name_of(Comparison::Verdict v);  // faster, slower, same, too few samples
+
+// "1.84x", or with what forbids relying on it: "1.02x (same)", "1.90x (too few samples)".
+std::string str(const Comparison& c);
+
+}  // namespace kiln

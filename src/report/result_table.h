@@ -1,0 +1,32 @@
+// Stored rows of any command as one table. Columns of words stand there where they tell rows apart, columns
+// of figures where some row has the figure: achieved, predicted and floor side by side.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "report/text_table.h"
+
+namespace kiln {
+
+struct ResultTable {
+  TextTable table;
+  std::size_t left = 0;  // columns of words
+};
+
+// `axes` are the keys of a sweep's grid: the first columns. A row without times shows its gate in their
+// place: OOM, timed out, failed.
+ResultTable result_table(std::span<const nlohmann::json> rows, const std::vector<std::string>& axes);
+
+// Four digits that mean something, without exponents.
+std::string figure(double x);
+
+// A number at `key`, or nothing where it is absent or null.
+std::optional<double> number_at(const nlohmann::json& row, const char* key);
+// A word or a whole number at `key`, as text; empty where there is none.
+std::string word_at(const nlohmann::json& row, const char* key);
+
+}  // namespace kiln

@@ -1,0 +1,51 @@
+// What rows of `bench step` say together: one precision against another, and by which power a step's time
+// grows with the model, the context and the batch, beside what its operations and bytes foretell.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perf/fit.h"
+#include "perf/statistics.h"
+#include "report/text_table.h"
+
+namespace kiln {
+
+// Two rows that differ in one word alone.
+struct RowPair {
+  nlohmann::json baseline, judged;
+  std::string over;      // the word: "dtype", "preset"
+  Comparison achieved;   // of their samples
+  double predicted = 0;  // the same ratio of the predicted times
+  double floor = 0;      // and of the floors
+  double memory = 0;     // peak of the judged over the baseline's; 0 where it is not known
+};
+
+// Every pair of timed rows that are alike but for `key`, where one has `baseline` there: fp32 of dtype,
+// baseline of preset.
+std::vector<RowPair> pairs_over(std::span<const nlohmann::json> rows, const char* key,
+                                const std::string& baseline);
+
+// fp32 against the others, and the baseline's preset against the optimized one.
+std::vector<RowPair> step_pairs(std::span<const nlohmann::json> rows);
+TextTable pair_table(std::span<const RowPair> pairs);
+nlohmann::ordered_json pairs_json(std::span<const RowPair> pairs);
+
+struct ScalingLaw {
+  std::string over;  // params, ctx or batch
+  std::string held;  // what the rows have in common: "mode=full dtype=fp32 ctx=512"
+  std::vector<double> at;
+  PowerLaw measured;
+  std::optional<PowerLaw> predicted;  // of the predicted times over the same points
+  std::string textbook;               // "1", or "1 to 2"
+};
+
+// One for each set of at least two timed rows that differ in nothing but the size, the context or the batch.
+std::vector<ScalingLaw> step_scaling(std::span<const nlohmann::json> rows);
+TextTable scaling_table(std::span<const ScalingLaw> laws);
+nlohmann::ordered_json scaling_json(std::span<const ScalingLaw> laws);
+
+}  // namespace kiln

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "autograd/accumulate.h"
-#include "base/on_exit.h"
 
 namespace kiln {
 
@@ -55,8 +54,6 @@ void Tape::give_grad(const Tensor& output, Tensor grad) {
 void Tape::backward(Tensor output, Tensor grad, int floor) {
   const PhaseGuard phase(ctx_, Phase::backward);
   give_grad(output, std::move(grad));
-  ++backward_depth_;
-  const OnExit leave([this] { --backward_depth_; });
   output = {};  // kept no longer than the nodes that need it
   while (size() > floor) {
     Node node = std::move(nodes_.back());

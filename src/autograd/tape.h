@@ -62,7 +62,6 @@ class Tape {
 
   GradMode mode() const { return mode_; }
   bool replaying() const { return replay_depth_ > 0; }
-  bool in_backward() const { return backward_depth_ > 0; }  // whatever runs now, runs for a gradient
   // Does a parameter use in this forward bring a gradient later? Replays were counted when they first ran.
   bool counts_uses() const { return mode_ != GradMode::off && !replaying(); }
 
@@ -121,7 +120,6 @@ class Tape {
   RankContext& ctx_;
   GradMode mode_ = GradMode::record;
   int replay_depth_ = 0;
-  int backward_depth_ = 0;
   uint32_t generation_ = 1;
   std::vector<Node> nodes_;
   std::vector<Value> values_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "autograd/tape.h"
 #include "base/error.h"
 
 namespace kiln {
@@ -36,10 +35,18 @@ TraceSpan span_of(const TracedOp& op, int index, TraceLane lane) {
 
 }  // namespace
 
-StepPhase phase_of(RankContext& ctx) {
-  const std::string_view scope = ctx.scope();
-  if (scope == "update" || scope.rfind("update.", 0) == 0) return StepPhase::update;
-  return ctx.tape().in_backward() ? StepPhase::backward : StepPhase::forward;
+StepPhase phase_of(const RankContext& ctx) {
+  switch (ctx.phase()) {
+    case Phase::update:
+      return StepPhase::update;
+    case Phase::backward:
+    case Phase::recompute:
+      return StepPhase::backward;
+    case Phase::setup:
+    case Phase::forward:
+      break;
+  }
+  return StepPhase::forward;
 }
 
 OpTracer::OpTracer(RankContext& ctx, Clock clock, Now now)

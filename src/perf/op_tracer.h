@@ -15,8 +15,8 @@
 
 namespace kiln {
 
-// Which part of a step runs now: the tape knows backward, the scope `update` the optimizer.
-StepPhase phase_of(RankContext& ctx);
+// Which part of a step runs now: what is recomputed is work of backward.
+StepPhase phase_of(const RankContext& ctx);
 
 class OpTracer final : public OpObserver, public AllocObserver {
  public:

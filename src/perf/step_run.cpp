@@ -88,6 +88,7 @@ void StepRun::run_forward() {
   if (!forward_) forward_.emplace(ctx_, *pool_, spec_.step.graph);
   for (int i = 0; i < spec_.step.micro_steps; ++i) {
     forward_->run([&] {
+      const PhaseGuard phase(ctx_, Phase::forward);
       ctx_.tape().reset();
       const GradModeGuard off(ctx_, GradMode::off);
       const Tensor loss = model_.loss(ctx_, ids_, targets_);

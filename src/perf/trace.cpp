@@ -87,7 +87,7 @@ bool is_number(const std::string& part) {
 
 std::vector<std::string> range_path(StepPhase phase, const std::string& scope) {
   std::vector<std::string> path = {std::string(name_of(phase))};
-  if (scope.empty() || phase == StepPhase::update) return path;  // its one scope is the phase itself
+  if (scope.empty() || phase == StepPhase::update) return path;
   for (const std::string& part : parts_of(scope)) {
     if (is_number(part) && path.size() > 1) {
       path.back() += "." + part;

@@ -131,7 +131,7 @@ std::vector<RangeRow> ranges_of(const Trace& trace, const OpRates& rates, const 
     const std::string phase(name_of(op.phase));
     add_op(rows.front(), op, line.ops[i], rates, model);
     add_op(row_of(rows, phase, "", ""), op, line.ops[i], rates, model);
-    if (op.phase == StepPhase::update) continue;  // its one scope is the phase itself
+    if (op.phase == StepPhase::update) continue;  // it has no scopes
     std::string parent;
     for (const std::string& range : ancestors(starred(op.scope))) {
       add_op(row_of(rows, phase, range, parent), op, line.ops[i], rates, model);

@@ -50,7 +50,6 @@ void TrainStep::sum_up() {  // over micro-steps and ranks
 
 void TrainStep::update() {
   const PhaseGuard phase(ctx_, Phase::update);
-  const ScopeGuard scope(ctx_, "update");
   sum_up();
   judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2,
              scales_loss() ? options_.loss_scale.interval : 0);

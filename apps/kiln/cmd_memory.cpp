@@ -132,7 +132,7 @@ void run_scaling(const Typed& t, const CommonOptions& common) {
 
 void run_sweep(const Typed& t, const CommonOptions& common) {
   const MemoryRequest request = read_request(t, common, "512", "full");
-  SweepReport report;
+  RecomputeReport report;
   report.size = request.sizes.front().name;
   report.device = request.device.str();
   SweepRequest q;

@@ -23,13 +23,13 @@ struct ScalingReport {
 std::string scaling_text(const ScalingReport& report);
 std::string scaling_json(const ScalingReport& report);
 
-struct SweepReport {
+struct RecomputeReport {
   StepSpec spec;
   std::string size, device;
   RecomputeSweep sweep;
   std::string not_measured;
 };
-std::string sweep_text(const SweepReport& report);
-std::string sweep_json(const SweepReport& report);
+std::string sweep_text(const RecomputeReport& report);
+std::string sweep_json(const RecomputeReport& report);
 
 }  // namespace kiln::cli

@@ -73,7 +73,7 @@ void run_row(const MemoryRequest& request, MemoryRow& row) {
   row.stream =
       static_cast<std::size_t>(row.spec.step.batch * row.spec.step.context * row.spec.model.d_model) *
       size_of(policy_of(row.spec.precision).value);
-  const TraceOptions options{.steps = request.steps, .most_events = request.most_events};
+  const MemoryTraceOptions options{.steps = request.steps, .most_events = request.most_events};
   const TracedStep planned = trace_step(row.spec, planned_for(rank), options);
   row.predicted = planned.stats;
   row.not_measured = why_not_run(request, planned.stats, planned.flops, options.steps);

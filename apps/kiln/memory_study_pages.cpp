@@ -81,7 +81,7 @@ std::string scaling_json(const ScalingReport& report) {
          "\n";
 }
 
-std::string sweep_text(const SweepReport& report) {
+std::string sweep_text(const RecomputeReport& report) {
   const RecomputeSweep& s = report.sweep;
   std::string text =
       fmt::format("{}, {}, ctx {}, {} blocks, {}: recomputation, peaks in MiB\n\n", report.size,
@@ -126,7 +126,7 @@ std::string sweep_text(const SweepReport& report) {
   return text;
 }
 
-std::string sweep_json(const SweepReport& report) {
+std::string sweep_json(const RecomputeReport& report) {
   const RecomputeSweep& s = report.sweep;
   ordered_json points = ordered_json::array();
   for (const SweepPoint& p : s.points)

@@ -38,7 +38,7 @@ RankOptions planned_for(const RankOptions& rank) {
   return meta;
 }
 
-TracedStep trace_step(StepSpec spec, const RankOptions& rank, const TraceOptions& options) {
+TracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceOptions& options) {
   spec.step.graph = false;
   TracedStep traced;
   RankContext ctx(rank);

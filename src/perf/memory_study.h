@@ -19,13 +19,13 @@ struct TracedStep {
   double flops = 0;  // executed in one step, as its ops state it
 };
 
-struct TraceOptions {
+struct MemoryTraceOptions {
   int steps = 2;  // the second finds what the first left behind
   std::size_t most_events = MemoryTrace::kEvents;
 };
 
 // On the device of `rank`, op by op: a replayed graph allocates nothing.
-TracedStep trace_step(StepSpec spec, const RankOptions& rank, const TraceOptions& options = {});
+TracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceOptions& options = {});
 
 RankOptions planned_for(const RankOptions& rank);  // the same rank on meta
 

@@ -118,7 +118,7 @@ TEST(Memory, ScalingAndSweepPagesFollowTheirRows) {
   EXPECT_TRUE(has(text, "25.0 %"));
   EXPECT_EQ(json::parse(scaling_json(scaling)).at("series").at(0).at("exponent"), 1.75);
 
-  SweepReport sweep;
+  RecomputeReport sweep;
   sweep.size = "some";
   for (const Recompute& kind : {Recompute::none, Recompute::block, Recompute::every(2), Recompute::nested}) {
     SweepPoint p;

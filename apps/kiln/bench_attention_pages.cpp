@@ -165,18 +165,8 @@ std::string attention_latex(const AttentionReport& report) {
 }
 
 std::string attention_page(const AttentionReport& report, PageFormat format) {
-  switch (format) {
-    case PageFormat::json:
-      return attention_json(report);
-    case PageFormat::markdown:
-      return attention_markdown(report);
-    case PageFormat::csv:
-      return attention_csv(report);
-    case PageFormat::latex:
-      return attention_latex(report);
-    default:
-      return attention_text(report);
-  }
+  return PageForms<AttentionReport>{attention_text, attention_markdown, attention_csv, attention_latex,
+                                    attention_json}(report, format);
 }
 
 std::string attention_csv(const AttentionReport& report) {

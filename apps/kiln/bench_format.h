@@ -21,6 +21,28 @@ std::string dump(const nlohmann::ordered_json& page, int indent);
 std::string place_line(const std::string& device, const std::string& device_name, int threads,
                        const std::string& isa, double copy, const std::vector<NamedRate>& flops);
 
+// A report's page in each form, and the one that was asked for.
+template <class Report>
+struct PageForms {
+  using Page = std::string (*)(const Report&);
+  Page text, markdown, csv, latex, json;
+
+  std::string operator()(const Report& report, PageFormat format) const {
+    switch (format) {
+      case PageFormat::json:
+        return json(report);
+      case PageFormat::markdown:
+        return markdown(report);
+      case PageFormat::csv:
+        return csv(report);
+      case PageFormat::latex:
+        return latex(report);
+      default:
+        return text(report);
+    }
+  }
+};
+
 // A report is one of BenchReport and BenchStepReport: they state where they ran and the ceilings alike.
 template <class Report>
 nlohmann::ordered_json host_json(const Report& r) {

@@ -11,29 +11,12 @@
 #include "kiln/bench_clock.h"
 #include "kiln/bench_place.h"
 #include "ops/select.h"
+#include "perf/cost_sum.h"
 
 namespace kiln::cli {
 namespace {
 
 constexpr double kSlowCall = 3;  // seconds; slower naive rows are timed only when asked for by name
-
-// Adds up what the ops that run state as their cost.
-class CostSum : public OpObserver {
- public:
-  explicit CostSum(RankContext& ctx) : ctx_(ctx) { ctx.add_observer(this); }
-  ~CostSum() override { ctx_.remove_observer(this); }
-  CostSum(const CostSum&) = delete;
-  CostSum& operator=(const CostSum&) = delete;
-
-  void on_op_begin(RankContext&, const OpEvent& event) override {
-    Cost& sum = event.pass == Pass::forward ? forward : backward;
-    sum = sum + event.cost;
-  }
-  Cost forward, backward;
-
- private:
-  RankContext& ctx_;
-};
 
 // FLOPs and bytes of one form, or of all that `bench` times, from the schedule alone.
 Cost cost_of(const OpBench& bench, const BenchShape& shape, DType dtype, std::string_view variant,

@@ -242,18 +242,8 @@ std::string bench_latex(const BenchReport& report) {
 }
 
 std::string bench_page(const BenchReport& report, PageFormat format) {
-  switch (format) {
-    case PageFormat::json:
-      return bench_json(report);
-    case PageFormat::markdown:
-      return bench_markdown(report);
-    case PageFormat::csv:
-      return bench_csv(report);
-    case PageFormat::latex:
-      return bench_latex(report);
-    default:
-      return bench_text(report);
-  }
+  return PageForms<BenchReport>{bench_text, bench_markdown, bench_csv, bench_latex, bench_json}(report,
+                                                                                                format);
 }
 
 std::string bench_csv(const BenchReport& report) {

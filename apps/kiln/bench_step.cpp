@@ -341,20 +341,7 @@ BenchStepReport bench_step(const BenchStepRequest& r,
     begun = Clock::now();
   }
   progress("measuring ceilings");
-  std::vector<DType> dtypes;
-  for (const StepRow& row : report.rows) {
-    const DType dtype = policy_of(row.spec.precision).compute;
-    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
-  }
-  const MeasuredPlace place = measure_place(r.device, r.threads, dtypes);
-  report.device = r.device.str();
-  report.device_name = place.name;
-  report.isa = place.isa;
-  report.threads = place.threads;
-  report.copy = place.ceilings.copy;
-  for (DType t : dtypes)
-    report.flops.push_back(
-        {cat(name_of(t), " ", place.ceilings.flops.at(t).name), place.ceilings.flops.at(t).per_second});
+  const MeasuredPlace place = note_place(report, r.device, r.threads, report.rows);
   for (StepRow& row : report.rows)
     row.best = {place.ceilings.flops.at(policy_of(row.spec.precision).compute).per_second, report.copy};
   if (r.split) {

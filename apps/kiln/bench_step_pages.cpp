@@ -235,18 +235,8 @@ std::string step_latex(const BenchStepReport& report) {
 }
 
 std::string step_page(const BenchStepReport& report, PageFormat format) {
-  switch (format) {
-    case PageFormat::json:
-      return step_json(report);
-    case PageFormat::markdown:
-      return step_markdown(report);
-    case PageFormat::csv:
-      return step_csv(report);
-    case PageFormat::latex:
-      return step_latex(report);
-    default:
-      return step_text(report);
-  }
+  return PageForms<BenchStepReport>{step_text, step_markdown, step_csv, step_latex, step_json}(report,
+                                                                                               format);
 }
 
 std::string step_markdown(const BenchStepReport& report) {

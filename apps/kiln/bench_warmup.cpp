@@ -25,7 +25,7 @@ ordered_json first_step_json(const WarmupReport& r) {
           {"steady_ms", ms(f.steady)},
           {"excess_ms", ms(p.excess)},
           {"module_load_ms", ms(p.module_load)},
-          {"library_ms", ms(p.library)},
+          {"library_ms", ms(p.matrix_library)},
           {"allocator_growth_ms", ms(p.allocator_growth)},
           {"page_faults_ms", ms(p.page_faults)},
           {"clock_ramp_ms", ms(p.clock_ramp)},

@@ -276,20 +276,7 @@ ProfileReport run_profile(const ProfileRequest& r, const std::function<void(cons
     }
   }
   progress("measuring ceilings");
-  std::vector<DType> dtypes;
-  for (const StepProfile& p : report.steps) {
-    const DType dtype = policy_of(p.spec.precision).compute;
-    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
-  }
-  const MeasuredPlace place = measure_place(r.device, r.threads, dtypes);
-  report.device = r.device.str();
-  report.device_name = place.name;
-  report.isa = place.isa;
-  report.threads = place.threads;
-  report.copy = place.ceilings.copy;
-  for (DType t : dtypes)
-    report.flops.push_back(
-        {cat(name_of(t), " ", place.ceilings.flops.at(t).name), place.ceilings.flops.at(t).per_second});
+  const MeasuredPlace place = note_place(report, r.device, r.threads, report.steps);
   double smallest = 0;
   {
     RankContext ctx(options_for(r.device, r.threads, r.seed));

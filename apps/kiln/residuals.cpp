@@ -10,6 +10,7 @@
 #include "kiln/bench_options.h"
 #include "op_cases/run_case.h"
 #include "ops/op_list.h"
+#include "perf/cost_sum.h"
 #include "train/presets.h"
 
 namespace kiln::cli {
@@ -23,22 +24,6 @@ struct CaseRun {
   std::size_t gradients = 0;
   Cost backward;
   double flops = 0;
-};
-
-class Costs final : public OpObserver {
- public:
-  explicit Costs(RankContext& ctx) : ctx_(ctx) { ctx.add_observer(this); }
-  ~Costs() override { ctx_.remove_observer(this); }
-  Costs(const Costs&) = delete;
-  Costs& operator=(const Costs&) = delete;
-  void on_op_begin(RankContext&, const OpEvent& e) override {
-    Cost& sum = e.pass == Pass::forward ? forward : backward;
-    sum = sum + e.cost;
-  }
-  Cost forward, backward;
-
- private:
-  RankContext& ctx_;
 };
 
 // Activations and workspace: what the op itself takes. Its inputs are data, its weights parameters.
@@ -57,7 +42,7 @@ CaseRun run_variant(const ResidualsOpRequest& request, const std::string& varian
   CaseSetup setup(ctx, c, data, request.dtype);
   setup.begin_step();
   ResidualWatch watch(ctx);
-  Costs costs(ctx);
+  CostSum costs(ctx);
   CaseRun run;
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const CaseArgument& in = setup.arguments()[i];

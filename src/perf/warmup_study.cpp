@@ -129,10 +129,10 @@ FirstStepParts split_first_step(const FirstStepFacts& f) {
     p.page_faults = std::max(f.touch, faults);  // segments had before the step are touched in it, too
   } else {
     p.page_faults = faults;
-    p.library = above(f.products_first, f.products_warm);
+    p.matrix_library = above(f.products_first, f.products_warm);
     p.module_load = above(above(f.others_first, f.others_warm), f.growth_inside_ops + p.page_faults);
   }
-  p.rest = p.excess - p.module_load - p.library - p.allocator_growth - p.page_faults - p.clock_ramp;
+  p.rest = p.excess - p.module_load - p.matrix_library - p.allocator_growth - p.page_faults - p.clock_ramp;
   return p;
 }
 

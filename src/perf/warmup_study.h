@@ -33,7 +33,7 @@ struct FirstStepFacts {
 struct FirstStepParts {
   double excess = 0;
   double module_load = 0;       // code that is brought to the GPU when an op runs for the first time
-  double library = 0;           // the matrix library's first calls: its own kernels, and choosing algorithms
+  double matrix_library = 0;    // the matrix library's first calls: its own kernels, and choosing algorithms
   double allocator_growth = 0;  // memory taken from the device
   double page_faults = 0;       // memory of the host touched for the first time
   double clock_ramp = 0;        // what the second step still has over the later ones: clocks, caches

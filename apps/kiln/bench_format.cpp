@@ -17,6 +17,8 @@ std::string digits(double x) {
   return x >= 100 ? fmt::format("{:.0f}", x) : x >= 10 ? fmt::format("{:.1f}", x) : fmt::format("{:.3g}", x);
 }
 
+std::string fine_mib(double bytes) { return fmt::format("{:.2f}", bytes / 0x1p20); }
+
 std::string dump(const ordered_json& page, int indent) {
   return page.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }

@@ -15,6 +15,9 @@ inline double ms(double seconds) { return 1e3 * seconds; }
 // Three or four digits that mean something, without exponents.
 std::string digits(double x);
 
+// Bytes in MiB, to a hundredth.
+std::string fine_mib(double bytes);
+
 std::string dump(const nlohmann::ordered_json& page, int indent);
 
 // Where rows were measured, and the ceilings measured beside them; product rates in TFLOP/s.

@@ -12,11 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-template <class T>
-std::string mib(T bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / 0x1p20);
-}
-
 std::string share(std::size_t part, std::size_t all) {
   return fmt::format("{:.1f} %", all == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(all));
 }
@@ -41,16 +36,16 @@ std::string peak_table(const MemoryReport& report) {
         if (std::find(wanted.begin(), wanted.end(), p.phase) != wanted.end())
           most = std::max(most, p.peak.bytes);
       }
-      return most == 0 ? std::string("-") : mib(most);
+      return most == 0 ? std::string("-") : fine_mib(most);
     };
     table.push_back({std::string(r.size.name), std::string(name_of(r.spec.mode)),
                      std::string(name_of(r.spec.precision)), fmt::format("{}", r.spec.step.context),
-                     mib(r.predicted.peak_total), r.measured ? mib(r.measured->peak_total) : std::string("-"),
-                     mib(r.floor),
+                     fine_mib(r.predicted.peak_total),
+                     r.measured ? fine_mib(r.measured->peak_total) : std::string("-"), fine_mib(r.floor),
                      fmt::format("{:.2f}x", static_cast<double>(r.predicted.peak_total) /
                                                 static_cast<double>(std::max<std::size_t>(r.floor, 1))),
                      phase({Phase::forward}), phase({Phase::backward, Phase::recompute}),
-                     mib((r.measured ? *r.measured : r.predicted).peak_reserved)});
+                     fine_mib((r.measured ? *r.measured : r.predicted).peak_reserved)});
   }
   return aligned(table, 3);
 }
@@ -86,8 +81,8 @@ std::string group_table(const char* what, const std::vector<MemoryGroup>& groups
   TextTable table = {{what, "at the peak MiB", "of it", "allocated", "times", "largest"}};
   for (std::size_t i = 0; i < std::min(count, groups.size()); ++i) {
     const MemoryGroup& g = groups[i];
-    table.push_back({g.name, mib(g.at_peak), share(g.at_peak, r.peak.bytes), mib(g.allocated),
-                     fmt::format("{}", g.count), mib(g.largest)});
+    table.push_back({g.name, fine_mib(g.at_peak), share(g.at_peak, r.peak.bytes), fine_mib(g.allocated),
+                     fmt::format("{}", g.count), fine_mib(g.largest)});
   }
   std::string text = aligned(table, 1);
   if (groups.size() > count) text += fmt::format("and {} more\n", groups.size() - count);
@@ -95,20 +90,20 @@ std::string group_table(const char* what, const std::vector<MemoryGroup>& groups
 }
 
 std::string detail_text(const MemoryReport& report, const MemoryRow& r) {
-  std::string text = fmt::format("\n{}: {} MiB at the peak, in {}\n", row_title(r), mib(r.peak.bytes),
+  std::string text = fmt::format("\n{}: {} MiB at the peak, in {}\n", row_title(r), fine_mib(r.peak.bytes),
                                  name_of(r.peak_phase));
   TextTable tags = {{"tag", "at the peak MiB", "of it", "its own peak"}};
   each_tag([&](Tag t) {
     if (r.own_peak[t] != 0)
-      tags.push_back({std::string(name_of(t)), mib(r.peak.by_tag[t]), share(r.peak.by_tag[t], r.peak.bytes),
-                      mib(r.own_peak[t])});
+      tags.push_back({std::string(name_of(t)), fine_mib(r.peak.by_tag[t]),
+                      share(r.peak.by_tag[t], r.peak.bytes), fine_mib(r.own_peak[t])});
   });
   text += aligned(tags, 1);
   TextTable large = {{"allocated by", "layer", "tag", "line", "MiB each", "times", "at the peak"}};
   constexpr std::size_t kLines = 12;
   for (std::size_t i = 0; i < std::min(kLines, r.largest.size()); ++i) {
     const MemoryRow::Large& l = r.largest[i];
-    large.push_back({l.op, layers_words(l.layers), std::string(name_of(l.tag)), l.line, mib(l.bytes),
+    large.push_back({l.op, layers_words(l.layers), std::string(name_of(l.tag)), l.line, fine_mib(l.bytes),
                      fmt::format("{}", l.count), fmt::format("{}", l.live_at_peak)});
   }
   text +=
@@ -118,7 +113,7 @@ std::string detail_text(const MemoryReport& report, const MemoryRow& r) {
                       group_table("by line", r.by_line, r, 10), group_table("by layer", r.by_layer, r, 6));
   text += fmt::format("\none tensor of the residual stream: {} x {} x {} x {} B = {} MiB\n",
                       r.spec.step.batch, r.spec.step.context, r.spec.model.d_model,
-                      size_of(policy_of(r.spec.precision).value), mib(r.stream));
+                      size_of(policy_of(r.spec.precision).value), fine_mib(r.stream));
   if (r.scores != 0)
     text += fmt::format("matrices of {0} x {0} scores hold {1} of the peak\n", r.spec.step.context,
                         share(r.scores, r.peak.bytes));
@@ -159,8 +154,8 @@ std::string precision_text(const Pair& p) {
                                  p.a->spec.step.context, b, a);
   TextTable table = {{"tag, its peak MiB", "why", a, b, "change"}};
   const auto line = [&](std::string what, std::string why, std::size_t x, std::size_t y) {
-    table.push_back({std::move(what), std::move(why), mib(x), mib(y),
-                     mib(static_cast<int64_t>(y) - static_cast<int64_t>(x))});
+    table.push_back({std::move(what), std::move(why), fine_mib(x), fine_mib(y),
+                     fine_mib(static_cast<int64_t>(y) - static_cast<int64_t>(x))});
   };
   each_tag([&](Tag t) {
     const std::size_t x = p.a->predicted.peak[t], y = p.b->predicted.peak[t];

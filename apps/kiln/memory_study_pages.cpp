@@ -11,16 +11,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-template <class T>
-std::string mib(T bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / 0x1p20);
-}
-
 std::string spec_words(const StepSpec& s) {
   return fmt::format("{}, {}, batch {}", name_of(s.mode), name_of(s.precision), s.step.batch);
 }
 
-std::string measured_words(const std::optional<MemoryStats>& m) { return m ? mib(m->peak_total) : "-"; }
+std::string measured_words(const std::optional<MemoryStats>& m) { return m ? fine_mib(m->peak_total) : "-"; }
 
 ordered_json measured_json(const std::optional<MemoryStats>& m) {
   return m ? ordered_json(m->peak_total) : ordered_json();
@@ -36,9 +31,9 @@ std::string scaling_text(const ScalingReport& report) {
       {"attention", "ctx", "predicted", "measured", "floor", "activations", "scores", "of the peak"}};
   for (const ScalingSeries& s : report.series) {
     for (const ScalingPoint& p : s.points)
-      table.push_back({s.attention, fmt::format("{}", p.context), mib(p.predicted.peak_total),
-                       measured_words(p.measured), mib(floor_bytes(q.spec)), mib(p.activations),
-                       mib(p.scores),
+      table.push_back({s.attention, fmt::format("{}", p.context), fine_mib(p.predicted.peak_total),
+                       measured_words(p.measured), fine_mib(floor_bytes(q.spec)), fine_mib(p.activations),
+                       fine_mib(p.scores),
                        fmt::format("{:.1f} %", 100 * static_cast<double>(p.scores) /
                                                    static_cast<double>(p.predicted.peak_total))});
   }
@@ -92,22 +87,22 @@ std::string sweep_text(const RecomputeReport& report) {
   for (std::size_t i = 0; i < s.points.size(); ++i) {
     const SweepPoint& p = s.points[i];
     const bool timed = p.measured.has_value(), both = timed && none.measured.has_value();
-    table.push_back(
-        {fmt::format("{}{}", name_of(p.recompute), i == s.best ? " (best)" : ""), mib(p.predicted.peak_total),
-         measured_words(p.measured), p.formula == 0 ? "-" : mib(p.formula),
-         p.formula == 0
-             ? "-"
-             : fmt::format(
-                   "{:+.1f} %",
-                   100 * (static_cast<double>(p.formula) / static_cast<double>(p.predicted.peak_total) - 1)),
-         mib(s.floor), fmt::format("{:.2f}x", p.flops / none.flops),
-         timed ? fmt::format("{:.4g}", ms(p.timing.p50)) : "-",
-         both ? fmt::format("{:.2f}x", p.timing.p50 / none.timing.p50) : "-"});
+    table.push_back({fmt::format("{}{}", name_of(p.recompute), i == s.best ? " (best)" : ""),
+                     fine_mib(p.predicted.peak_total), measured_words(p.measured),
+                     p.formula == 0 ? "-" : fine_mib(p.formula),
+                     p.formula == 0
+                         ? "-"
+                         : fmt::format("{:+.1f} %", 100 * (static_cast<double>(p.formula) /
+                                                               static_cast<double>(p.predicted.peak_total) -
+                                                           1)),
+                     fine_mib(s.floor), fmt::format("{:.2f}x", p.flops / none.flops),
+                     timed ? fmt::format("{:.4g}", ms(p.timing.p50)) : "-",
+                     both ? fmt::format("{:.2f}x", p.timing.p50 / none.timing.p50) : "-"});
   }
   text += aligned(table, 1);
   if (s.best != 0) {
     text += fmt::format("\nbest: {}, {} MiB", name_of(s.points[s.best].recompute),
-                        mib(s.points[s.best].predicted.peak_total));
+                        fine_mib(s.points[s.best].predicted.peak_total));
     for (const SweepPoint& p : s.points) {
       const int64_t away = p.recompute.k - s.points[s.best].recompute.k;
       if (p.recompute.kind == Recompute::Kind::every && (away == 1 || away == -1))
@@ -121,7 +116,7 @@ std::string sweep_text(const RecomputeReport& report) {
   text += fmt::format(
       "by formula: {} fixed + ceil(blocks / k) inputs of {} + k blocks of {}\n"
       "floor: what the precision keeps of every parameter\n",
-      mib(s.fixed), mib(s.stream), mib(s.block));
+      fine_mib(s.fixed), fine_mib(s.stream), fine_mib(s.block));
   if (!report.not_measured.empty()) text += fmt::format("predicted only: {}\n", report.not_measured);
   return text;
 }

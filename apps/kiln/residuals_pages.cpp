@@ -12,11 +12,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-template <class T>
-std::string mib(T bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / 0x1p20);
-}
-
 // Tensors at least half as large as the largest input: the ones that matter.
 int64_t full_size(const ResidualLedger& ledger, std::size_t input) {
   return std::count_if(ledger.saved.begin(), ledger.saved.end(),
@@ -37,8 +32,8 @@ std::string ledger_table(const ResidualLedger& ledger, bool places) {
   TextTable table = {{"op", "tensor", "written by", "dtype", "shape", "MiB", "not yet kept"}};
   for (const KeptTensor& s : ledger.saved) {
     const std::string op = places ? fmt::format("{}: {}", place_of(s.scope), s.op) : s.op;
-    table.push_back({op, s.name, written_by(s), std::string(name_of(s.dtype)), s.shape.str(), mib(s.bytes),
-                     mib(s.new_bytes)});
+    table.push_back({op, s.name, written_by(s), std::string(name_of(s.dtype)), s.shape.str(),
+                     fine_mib(s.bytes), fine_mib(s.new_bytes)});
   }
   return aligned(table, 4);
 }
@@ -47,7 +42,7 @@ std::string loads_table(const ResidualLedger& ledger, bool places) {
   TextTable table = {{"backward of", "saved", "gradients", "weights", "MiB read"}};
   for (const BackwardLoads& l : ledger.loads) {
     const std::string op = places ? fmt::format("{}: {}", place_of(l.scope), l.op) : l.op;
-    table.push_back({op, mib(l.saved), mib(l.gradients), mib(l.params), mib(l.total())});
+    table.push_back({op, fine_mib(l.saved), fine_mib(l.gradients), fine_mib(l.params), fine_mib(l.total())});
   }
   return aligned(table, 1);
 }
@@ -127,21 +122,22 @@ std::string residuals_op_text(const ResidualsOpReport& report) {
   add_line(table, "tensors saved", here, [](V v) { return fmt::format("{}", v->ledger.saved.size()); });
   add_line(table, "  of full size", here,
            [&](V v) { return fmt::format("{}", full_size(v->ledger, report.largest_input)); });
-  add_line(table, "kept", here, [](V v) { return mib(v->ledger.bytes()); });
-  add_line(table, "  of it inputs", here, [](V v) { return mib(v->ledger.input_bytes()); });
-  add_line(table, "  beside them, predicted", here, [](V v) { return mib(v->predicted.kept); });
+  add_line(table, "kept", here, [](V v) { return fine_mib(v->ledger.bytes()); });
+  add_line(table, "  of it inputs", here, [](V v) { return fine_mib(v->ledger.input_bytes()); });
+  add_line(table, "  beside them, predicted", here, [](V v) { return fine_mib(v->predicted.kept); });
   add_line(table, "  beside them, measured", here,
-           [](V v) { return v->measured ? mib(v->measured->kept) : std::string("-"); });
-  add_line(table, "  floor", here, [&](V) { return mib(report.floor); });
-  add_line(table, "read by backward", here, [](V v) { return mib(v->ledger.loaded()); });
-  add_line(table, "  read and written, by its cost", here, [](V v) { return mib(v->backward.bytes); });
-  add_line(table, "gradients left", here, [](V v) { return mib(v->gradients); });
-  add_line(table, "change over backward, predicted", here, [](V v) { return mib(v->predicted.net_change); });
+           [](V v) { return v->measured ? fine_mib(v->measured->kept) : std::string("-"); });
+  add_line(table, "  floor", here, [&](V) { return fine_mib(report.floor); });
+  add_line(table, "read by backward", here, [](V v) { return fine_mib(v->ledger.loaded()); });
+  add_line(table, "  read and written, by its cost", here, [](V v) { return fine_mib(v->backward.bytes); });
+  add_line(table, "gradients left", here, [](V v) { return fine_mib(v->gradients); });
+  add_line(table, "change over backward, predicted", here,
+           [](V v) { return fine_mib(v->predicted.net_change); });
   add_line(table, "  measured", here,
-           [](V v) { return v->measured ? mib(v->measured->net_change) : std::string("-"); });
-  add_line(table, "most at once, predicted", here, [](V v) { return mib(v->predicted.peak); });
+           [](V v) { return v->measured ? fine_mib(v->measured->net_change) : std::string("-"); });
+  add_line(table, "most at once, predicted", here, [](V v) { return fine_mib(v->predicted.peak); });
   add_line(table, "  measured", here,
-           [](V v) { return v->measured ? mib(v->measured->peak) : std::string("-"); });
+           [](V v) { return v->measured ? fine_mib(v->measured->peak) : std::string("-"); });
   text += fmt::format("\n{}", aligned(table, 1));
   if (!reasons.empty()) text += fmt::format("\n{}", reasons);
   return text;
@@ -190,31 +186,33 @@ std::string residuals_block_text(const ResidualsBlockReport& report) {
     text += fmt::format("\n{}: kept for backward\n{}", q.presets[i], ledger_table(ledger, true));
     TextTable shares = {{"largest", "MiB", "of all"}};
     for (const ResidualShare& s : largest_shares(ledger, 5))
-      shares.push_back({s.op, mib(s.bytes), fmt::format("{:.1f} %", 100 * s.share)});
+      shares.push_back({s.op, fine_mib(s.bytes), fmt::format("{:.1f} %", 100 * s.share)});
     text += fmt::format("\n{}\n{}", aligned(shares, 1), loads_table(ledger, true));
   }
   TextTable table = {{"MiB"}};
   for (const std::string& preset : q.presets) table[0].push_back(preset);
   using B = const BlockResiduals&;
-  add_line(table, "kept by a block, by its ledger", report.blocks, [](B b) { return mib(b.ledger.bytes()); });
-  add_line(table, "  predicted by meta", report.blocks, [](B b) { return mib(b.predicted.kept); });
+  add_line(table, "kept by a block, by its ledger", report.blocks,
+           [](B b) { return fine_mib(b.ledger.bytes()); });
+  add_line(table, "  predicted by meta", report.blocks, [](B b) { return fine_mib(b.predicted.kept); });
   add_line(table, "  measured", report.blocks,
-           [](B b) { return b.measured ? mib(b.measured->kept) : std::string("-"); });
-  add_line(table, "  floor: its input alone", report.blocks, [](B b) { return mib(b.stream); });
+           [](B b) { return b.measured ? fine_mib(b.measured->kept) : std::string("-"); });
+  add_line(table, "  floor: its input alone", report.blocks, [](B b) { return fine_mib(b.stream); });
   add_line(table, "freed by its backward, predicted", report.blocks,
-           [](B b) { return mib(b.predicted.freed); });
+           [](B b) { return fine_mib(b.predicted.freed); });
   add_line(table, "  measured", report.blocks,
-           [](B b) { return b.measured ? mib(b.measured->freed) : std::string("-"); });
-  add_line(table, "read by its backward", report.blocks, [](B b) { return mib(b.ledger.loaded()); });
-  add_line(table, "gradients of its weights", report.blocks, [](B b) { return mib(b.gradients); });
-  add_line(table, "  expected from its shape", report.blocks, [](B b) { return mib(b.gradients_expected); });
+           [](B b) { return b.measured ? fine_mib(b.measured->freed) : std::string("-"); });
+  add_line(table, "read by its backward", report.blocks, [](B b) { return fine_mib(b.ledger.loaded()); });
+  add_line(table, "gradients of its weights", report.blocks, [](B b) { return fine_mib(b.gradients); });
+  add_line(table, "  expected from its shape", report.blocks,
+           [](B b) { return fine_mib(b.gradients_expected); });
   add_line(table, "gradients less what is freed", report.blocks, [](B b) {
-    return mib(static_cast<int64_t>(b.gradients) - static_cast<int64_t>(b.predicted.freed));
+    return fine_mib(static_cast<int64_t>(b.gradients) - static_cast<int64_t>(b.predicted.freed));
   });
   for (std::size_t k = 0; k < report.blocks.front().stack.size(); ++k) {
     const Recompute kind = report.blocks.front().stack[k].recompute;
     add_line(table, fmt::format("kept by {} blocks, --recompute {}", m.layers, name_of(kind)), report.blocks,
-             [&](B b) { return mib(b.stack[k].bytes); });
+             [&](B b) { return fine_mib(b.stack[k].bytes); });
   }
   text += fmt::format("\n{}", aligned(table, 1));
   text += fmt::format(
@@ -223,7 +221,7 @@ std::string residuals_block_text(const ResidualsBlockReport& report) {
       "backward only frees; where they are allocated as they come, a block changes memory by the line "
       "\"less\".\n",
       q.block.batch, q.block.context, m.d_model, name_of(policy_of(q.block.precision).value),
-      mib(report.blocks.front().stream));
+      fine_mib(report.blocks.front().stream));
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/attention/cuda_hopper_workspace.h"
+#include "ops/attention/few_rows.h"
 #include "ops/attention/flash_split.h"
 #include "ops/attention/refusals.h"
 #include "ops/check.h"
@@ -127,6 +128,11 @@ std::size_t cuda_hopper_workspace(const AttentionProblem& p, Pass pass) {
   return std::max(HopperWorkspace(p).total, cuda_flash_workspace(p, pass));
 }
 
+std::size_t cuda_few_rows_workspace(const AttentionProblem& p, Pass pass) {
+  if (pass == Pass::forward) return parts_beat_hopper(p) ? cuda_flash_workspace(p, pass) : 0;
+  return flash_backward_beats_hopper(p) ? cuda_flash_workspace(p, pass) : cuda_hopper_workspace(p, pass);
+}
+
 const Variant<AttentionOp> kRows[] = {
     {"few_rows", DeviceType::cpu, cpu_few_rows_unsupported, kNaiveSaves, cpu_naive_workspace, few_rows_cost,
      attention_cpu_few_rows_forward, attention_cpu_naive_backward},
@@ -143,6 +149,9 @@ const Variant<AttentionOp> kRows[] = {
      nullptr,
      nullptr,
      true},
+    {"flash_few_rows", DeviceType::cuda, cuda_few_rows_unsupported, kFlashSaves, cuda_few_rows_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_few_rows_forward),
+     KILN_CUDA_FN(attention_cuda_few_rows_backward)},
     {"flash_hopper", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward), KILN_CUDA_FN(attention_cuda_hopper_backward)},
     {"flash", DeviceType::cuda, cuda_flash_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,

@@ -105,6 +105,8 @@ void attention_cpu_naive_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_naive_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b);
+void attention_cuda_few_rows_forward(RankContext& ctx, const AttentionForward& f);
+void attention_cuda_few_rows_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_hopper_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_hopper_atomic_backward(RankContext& ctx, const AttentionBackward& b);

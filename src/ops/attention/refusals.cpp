@@ -4,6 +4,7 @@
 
 #include "base/build_info.h"
 #include "device/gpu_code.h"
+#include "ops/attention/few_rows.h"
 #include "ops/attention/flash_table.h"
 #include "ops/attention/gpu_shared_memory.h"
 #include "ops/attention/tiled_table.h"
@@ -96,6 +97,12 @@ std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTrait
   if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
   if (p.D % 8 != 0) return cat("takes heads whose width is a multiple of 8; these are ", p.D);
   return cuda_flash_unsupported(p, traits);
+}
+
+std::string cuda_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+  if (auto why = cuda_hopper_unsupported(p, traits); !why.empty()) return why;
+  if (parts_beat_hopper(p) || flash_backward_beats_hopper(p)) return {};
+  return "is for problems that do not fill a GPU; flash_hopper takes this one";
 }
 
 }  // namespace kiln

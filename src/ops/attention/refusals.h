@@ -17,6 +17,7 @@ std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits
 std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_flash_tf32_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
+std::string cuda_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 
 }  // namespace kiln

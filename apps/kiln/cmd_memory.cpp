@@ -23,7 +23,7 @@ struct Typed {
               recompute = "none";
   std::string batch, vocab, layers, micro_steps, detail, events, exports = "svg,html,pickle",
                                                                  measure = "auto", threads = "0";
-  std::string attention = "naive,flash", ks, steps;
+  std::string attention, ks, steps;
 };
 
 StepMode read_phase(const std::string& word) {
@@ -119,7 +119,9 @@ void run_scaling(const Typed& t, const CommonOptions& common) {
   for (const VariantListing& v : find_op(ops, "attention").variants) {
     if (v.device == request.device.target) names.push_back(v.name);
   }
-  q.attention = read_list<std::string>(t.attention, [&](const std::string& word) {
+  const bool true_fp32 = spec.precision == Precision::fp32 && request.device.target == DeviceType::cuda;
+  const std::string usual = true_fp32 ? "naive,flash_fp32" : "naive,flash";
+  q.attention = read_list<std::string>(t.attention.empty() ? usual : t.attention, [&](const std::string& word) {
     index_of("--attention", word, names);
     return word;
   });
@@ -204,7 +206,7 @@ CommandBody add_memory(CLI::App& app, const CommonOptions& common) {
   CLI::App* scaling =
       add_study(app, "scaling", "Peaks over the length of a sequence, and the power they grow with",
                 "kiln memory scaling --size small --ctx 128..8192 --device meta");
-  scaling->add_option("--attention", t->attention, "Variants to compare (default naive,flash)")
+  scaling->add_option("--attention", t->attention, "Variants to compare (default naive,flash; in fp32 on a GPU naive,flash_fp32)")
       ->type_name("NAME,...");
   CLI::App* sweep = add_study(app, "recompute-sweep", "How many blocks to run again at once",
                               "kiln memory recompute-sweep --size xl26 --batch 4 --ctx 2048 --device meta");

@@ -79,6 +79,10 @@ struct StepProfile {
   bool traced() const { return status == Status::traced; }
   const Trace& step() const { return full.median(); }
   double tracing_cost() const;  // share of a step; by pairs where steps with and without took turns
+  std::optional<PlainStep> plain() const {
+    if (!host_ms) return {};
+    return PlainStep{1e3 * timer.p50, *host_ms};
+  }
   // Of the traced step, against the timer.
   double difference() const { return timer.p50 > 0 ? step().ms() / (1e3 * timer.p50) - 1 : 0; }
   std::string name() const;  // "tiny-bf16-b1-ctx128"

@@ -142,7 +142,7 @@ ordered_json step_page(const ProfileReport& report, const StepProfile& p) {
     return page;
   }
   const Trace& t = p.step();
-  const Dispatch d = dispatch_of(t, p.host_ms);
+  const Dispatch d = dispatch_of(t, p.plain());
   page.update({{"gate", "passed"},
                {"graph", p.captured ? "captured" : "off"},
                {"source", name_of(p.source)},
@@ -188,7 +188,9 @@ ordered_json step_page(const ProfileReport& report, const StepProfile& p) {
                 {{"wall_ms", d.wall_ms},
                  {"busy_ms", d.busy_ms},
                  {"idle_ms", d.idle_ms},
-                 {"host_ms", d.host_ms},
+                 {"host_ms", d.plain.host_ms},
+                 {"idle_share", d.idle_share()},
+                 {"host_share", d.host_share()},
                  {"verdict", name_of(d.verdict)}}},
                {"trace_file", p.file}});
   if (p.stacks.steps.empty()) return page;

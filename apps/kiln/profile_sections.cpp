@@ -183,20 +183,20 @@ std::string verdict(const StepProfile& p, const Dispatch& d) {
   switch (d.verdict) {
     case Dispatch::Verdict::busy:
       return fmt::format("Not launch-bound: {} {} of the step.", gpu ? "the GPU works" : "ops take",
-                         percent(d.busy_ms / d.wall_ms));
+                         percent(1 - d.idle_share()));
     case Dispatch::Verdict::launch_bound:
       return gpu ? fmt::format(
                        "Launch-bound: the GPU is idle {} of the step, and the host is at work for {} of it.",
-                       percent(d.idle_ms / d.wall_ms), percent(d.host_ms / d.wall_ms))
+                       percent(d.idle_share()), percent(d.host_share()))
                  : fmt::format(
                        "Launch-bound: {} of the step passes between ops; they are too small for what a call "
                        "costs.",
-                       percent(d.idle_ms / d.wall_ms));
+                       percent(d.idle_share()));
     case Dispatch::Verdict::waiting:
       break;
   }
   return fmt::format("The GPU is idle {} of the step, and not for want of launches: the host needs {} of it.",
-                     percent(d.idle_ms / d.wall_ms), percent(d.host_ms / d.wall_ms));
+                     percent(d.idle_share()), percent(d.host_share()));
 }
 
 ProfileSection dispatch_section(const StepProfile& p) {
@@ -204,13 +204,13 @@ ProfileSection dispatch_section(const StepProfile& p) {
   ProfileSection s{"Launches, and who waits", {}, 1, {}};
   s.table = {{"of", "ops", "kernels", "wall ms", gpu ? "GPU busy" : "in ops",
               gpu ? "GPU idle" : "between ops", "host dispatch", "predicted ms", "floor ms"}};
-  const Dispatch d = dispatch_of(p.step(), p.host_ms);
+  const Dispatch d = dispatch_of(p.step(), p.plain());
   for (const RangeRow& r : ranges_of(p.step(), p.rates, p.model)) {
     if (!r.range.empty()) continue;
     const bool whole = r.phase == "step";
     const bool known = whole || !p.step().replayed;
     s.table.push_back({r.phase, fmt::format("{}", r.ops), fmt::format("{}", r.kernels), milli(r.wall_ms()),
-                       milli(r.ms), milli(r.idle_ms), known ? milli(whole ? d.host_ms : r.dispatch_ms) : "-",
+                       milli(r.ms), milli(r.idle_ms), known ? milli(whole ? d.plain.host_ms : r.dispatch_ms) : "-",
                        milli(r.predicted_ms), milli(r.floor_ms)});
   }
   if (p.source != TraceSource::cupti) {  // ops are all there is to count
@@ -267,7 +267,7 @@ ProfileSection timer_section(const StepProfile& p) {
 }  // namespace
 
 std::string explain_difference(const StepProfile& p) {
-  const Dispatch d = dispatch_of(p.step(), p.host_ms);
+  const Dispatch d = dispatch_of(p.step(), p.plain());
   const double timer = 1e3 * p.timer.p50;
   std::string text = fmt::format(
       "Traced step {} ms = {} ms in {}s + {} ms between them; the timer says {} ms without the tracer: "

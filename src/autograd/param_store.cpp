@@ -57,10 +57,10 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
       if (trained) p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
     }
   }
-  if (trained) init_values(ctx);
+  if (trained) draw_values(ctx);
 }
 
-void ParamStore::init_values(RankContext& ctx) {
+void ParamStore::draw_values(RankContext& ctx) {
   for (Param& p : params_) {
     const int64_t row_size = p.shape.rank() == 1 ? 1 : p.shape[1];
     const int64_t begin = shards_ == 1 ? 0 : p.padded / shards_ * ctx.rank();  // of the flat parameter

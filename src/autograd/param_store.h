@@ -45,8 +45,9 @@ class ParamStore {
   // A packed weight: several named row blocks in one buffer.
   Param& add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay = true);
 
-  // Allocates the flat buffers and draws the initial values, keyed by the names that go to disk.
+  // Allocates the flat buffers and draws the initial values, except for inference, which will load them.
   void materialize(RankContext& ctx, const ParamLayout& layout = {});
+  void draw_values(RankContext& ctx);  // keyed by the names that go to disk
 
   void begin_step();                        // every gradient range is untouched from here on
   void finish_gradients(RankContext& ctx);  // zeroes what no contribution reached
@@ -72,7 +73,6 @@ class ParamStore {
   Tensor range(const Tensor& flat, const Param& p) const {
     return flat.narrow(0, p.offset / shards_, p.padded / shards_);
   }
-  void init_values(RankContext& ctx);
 
   std::deque<Param> params_;
   ParamLayout layout_;

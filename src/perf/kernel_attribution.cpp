@@ -200,6 +200,8 @@ double attributed_share(const StepKernels& step, uint32_t stream) {
   for (std::size_t i = 0; i < step.kernels.size(); ++i) {
     const KernelRecord& k = step.kernels[i];
     if (k.stream != stream) continue;
+    // Tokens come and the loss goes by copies that belong to no op.
+    if (k.kind == KernelRecord::Kind::copy && step.ops[i] < 0) continue;
     const auto ns = static_cast<double>(k.end_ns - k.start_ns);
     all += ns;
     known += step.ops[i] >= 0 ? ns : 0;

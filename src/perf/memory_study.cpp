@@ -65,8 +65,8 @@ TracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceO
 
 std::size_t floor_bytes(const StepSpec& spec) {
   const PrecisionPolicy p = policy_of(spec.precision, spec.step.micro_steps == 1);
-  std::size_t each = size_of(p.value) + (p.split ? 2 : 0);
-  if (spec.mode != StepMode::forward) each += size_of(p.grad);
+  std::size_t each = size_of(p.value);
+  if (spec.mode != StepMode::forward) each += size_of(p.grad) + (p.split ? 2 : 0);
   if (spec.mode == StepMode::full) each += 2 * size_of(p.state);
   return each * static_cast<std::size_t>(count_params(spec.model).total());
 }

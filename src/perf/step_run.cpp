@@ -20,7 +20,10 @@ std::string_view name_of(StepMode m) {
 }
 
 StepRun::StepRun(RankContext& ctx, const StepSpec& spec) : ctx_(ctx), spec_(spec), model_(spec.model) {
-  model_.params().materialize(ctx, layout_for(spec.precision, spec.step, ctx.world()));
+  ParamLayout layout = layout_for(spec.precision, spec.step, ctx.world());
+  layout.inference = spec.mode == StepMode::forward;
+  model_.params().materialize(ctx, layout);
+  if (layout.inference) model_.params().draw_values(ctx);  // zeros draw less power, and would run faster
   const int64_t size = spec.step.batch * spec.step.context;
   const PhiloxKey key = philox_key(ctx.seed(), "tokens");
   uint64_t index = 0;

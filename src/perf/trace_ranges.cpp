@@ -155,24 +155,23 @@ std::vector<RangeRow> layers_of(const Trace& trace, const OpRates& rates, const 
   return rows;
 }
 
-Dispatch dispatch_of(const Trace& trace, std::optional<double> host_ms) {
+Dispatch dispatch_of(const Trace& trace, std::optional<PlainStep> plain) {
   const Line line = walk(trace);
   Dispatch d;
   d.wall_ms = trace.ms();
   d.busy_ms = line.busy_ms;
   d.idle_ms = line.idle_ms;
-  d.host_ms = line.nobody.dispatch_ms;
-  for (const OpShare& s : line.ops) d.host_ms += s.dispatch_ms;
+  d.plain = {trace.ms(), line.nobody.dispatch_ms};
+  for (const OpShare& s : line.ops) d.plain.host_ms += s.dispatch_ms;
   if (trace.replayed) {
-    for (const HostCall& c : trace.calls) d.host_ms += (c.end_us - c.begin_us) / 1e3;
+    for (const HostCall& c : trace.calls) d.plain.host_ms += (c.end_us - c.begin_us) / 1e3;
   }
-  if (host_ms) d.host_ms = *host_ms;
+  if (plain) d.plain = *plain;
   d.launches = static_cast<int>(std::count_if(trace.spans.begin(), trace.spans.end(), in_line));
   d.mean_gap_us = d.launches > 0 ? 1e3 * d.idle_ms / d.launches : 0;
   // A tenth of the step: less is not worth another word than busy.
-  const double idle = d.wall_ms > 0 ? d.idle_ms / d.wall_ms : 0;
-  if (idle > 0.1) {
-    const bool host_sets_the_pace = on_cpu(trace) || d.host_ms > 0.8 * d.wall_ms;
+  if (d.idle_share() > 0.1) {
+    const bool host_sets_the_pace = on_cpu(trace) || d.host_share() > 0.8;
     d.verdict = host_sets_the_pace ? Dispatch::Verdict::launch_bound : Dispatch::Verdict::waiting;
   }
   return d;

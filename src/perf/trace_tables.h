@@ -116,18 +116,25 @@ std::vector<OriginRow> origins_of(const Trace& trace);  // the slowest first
 
 // --- who waits for whom
 
+// The same step without the tracer, which makes each launch dearer: the verdict is about this one.
+struct PlainStep {
+  double ms = 0, host_ms = 0;  // of the step, and of the host at work for it
+};
+
 struct Dispatch {
-  double wall_ms = 0;  // of the step
+  double wall_ms = 0;  // of the traced step
   double busy_ms = 0;  // while kernels ran
   double idle_ms = 0;
-  double host_ms = 0;      // the host at work for the step
+  PlainStep plain;
   int launches = 0;        // kernels; ops on the CPU
   double mean_gap_us = 0;  // between one and the next
   enum class Verdict { busy, launch_bound, waiting } verdict = Verdict::busy;
-  double per_launch_us() const { return launches > 0 ? 1e3 * host_ms / launches : 0; }
+  double per_launch_us() const { return launches > 0 ? 1e3 * plain.host_ms / launches : 0; }
+  double idle_share() const { return plain.ms > busy_ms ? 1 - busy_ms / plain.ms : 0; }
+  double host_share() const { return plain.ms > 0 ? plain.host_ms / plain.ms : 0; }
 };
-// `host_ms`: measured without the tracer, where it was; else it is counted from the trace.
-Dispatch dispatch_of(const Trace& trace, std::optional<double> host_ms = {});
+// Without a plain step the traced one stands for it, and the host's time is counted from the trace.
+Dispatch dispatch_of(const Trace& trace, std::optional<PlainStep> plain = {});
 
 int launches_of(const Trace& trace, const PhaseSet& set);
 int ops_of(const Trace& trace, const PhaseSet& set);

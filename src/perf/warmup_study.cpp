@@ -40,12 +40,17 @@ class HostWatch final : public OpObserver, public AllocObserver {
   HostWatch& operator=(const HostWatch&) = delete;
 
   void on_op_begin(RankContext&, const OpEvent&) override {
-    if (depth_++ == 0) begun_ = Clock::now();
+    if (depth_++ > 0) return;
+    faults_begun_ = minor_faults();
+    begun_ = Clock::now();
   }
   void on_op_end(RankContext&, const OpEvent& e) override {
     if (--depth_ > 0) return;
+    const double seconds = seconds_since(begun_);
     const OpClass c = class_of(e.op);
-    (c == OpClass::gemm || c == OpClass::head ? products : others) += seconds_since(begun_);
+    InOps& place = c == OpClass::gemm || c == OpClass::head ? products : others;
+    place.seconds += seconds;
+    place.faults += minor_faults() - faults_begun_;
   }
   void on_alloc_event(const AllocEvent& e) override {
     if (e.kind == AllocEvent::Kind::segment_alloc) segments.push_back({e.bytes, depth_ > 0});
@@ -55,13 +60,18 @@ class HostWatch final : public OpObserver, public AllocObserver {
     std::size_t bytes;
     bool inside_op;
   };
-  double products = 0, others = 0;
+  struct InOps {
+    double seconds = 0;
+    int64_t faults = 0;
+  };
+  InOps products, others;
   std::vector<Segment> segments;
 
  private:
   RankContext& ctx_;
   int depth_ = 0;
   Clock::time_point begun_;
+  int64_t faults_begun_ = 0;
 };
 
 void touch(std::byte* memory, std::size_t bytes) {
@@ -128,9 +138,16 @@ FirstStepParts split_first_step(const FirstStepFacts& f) {
   if (!f.gpu) {  // ops are the work itself; there is no code to bring anywhere and no library to wake
     p.page_faults = std::max(f.touch, faults);  // segments had before the step are touched in it, too
   } else {
-    p.page_faults = faults;
-    p.matrix_library = above(f.products_first, f.products_warm);
-    p.module_load = above(above(f.others_first, f.others_warm), f.growth_inside_ops + p.page_faults);
+    // What ops took longer, less the pages they touched meanwhile. A page may cost less than the price, and
+    // no more is counted than there was.
+    const double products = above(f.products_first, f.products_warm);
+    const double others = above(above(f.others_first, f.others_warm), f.growth_inside_ops);
+    const double in_products = std::min(products, f.fault * static_cast<double>(f.faults_in_products));
+    const double in_others = std::min(others, f.fault * static_cast<double>(f.faults_in_others));
+    const auto inside = static_cast<double>(f.faults_in_products + f.faults_in_others);
+    p.page_faults = in_products + in_others + above(faults, f.fault * inside);
+    p.matrix_library = products - in_products;
+    p.module_load = others - in_others;
   }
   p.rest = p.excess - p.module_load - p.matrix_library - p.allocator_growth - p.page_faults - p.clock_ramp;
   return p;
@@ -160,8 +177,10 @@ WarmupRun run_warmup(const RankOptions& rank, const StepSpec& spec, int warmups,
       run.steps.push_back(one_step(ctx, step));
       if (!watch) continue;
       f.faults_first = minor_faults() - faults;
-      f.products_first = watch->products;
-      f.others_first = watch->others;
+      f.products_first = watch->products.seconds;
+      f.others_first = watch->others.seconds;
+      f.faults_in_products = watch->products.faults;
+      f.faults_in_others = watch->others.faults;
       segments = watch->segments;
     }
     (void)step.finish();
@@ -176,8 +195,10 @@ WarmupRun run_warmup(const RankOptions& rank, const StepSpec& spec, int warmups,
     const int64_t faults = minor_faults();
     (void)one_step(ctx, step);
     f.faults_warm = minor_faults() - faults;
-    f.products_warm = watch.products;
-    f.others_warm = watch.others;
+    f.products_warm = watch.products.seconds;
+    f.others_warm = watch.others.seconds;
+    f.faults_in_products = std::max<int64_t>(0, f.faults_in_products - watch.products.faults);
+    f.faults_in_others = std::max<int64_t>(0, f.faults_in_others - watch.others.faults);
   }
   for (const HostWatch::Segment& s : segments) f.segment_bytes += static_cast<int64_t>(s.bytes);
   f.segments = static_cast<int64_t>(segments.size());

@@ -26,6 +26,8 @@ struct FirstStepFacts {
   double growth = 0, growth_inside_ops = 0, touch = 0;
   int64_t segments = 0, segment_bytes = 0;
   int64_t faults_first = 0, faults_warm = 0;  // minor page faults of the process
+  // Those inside ops, beyond a warm step's: a library that is used for the first time is read page by page.
+  int64_t faults_in_products = 0, faults_in_others = 0;
   double fault = 0;                           // one of them, of a small page
 };
 

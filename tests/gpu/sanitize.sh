@@ -53,20 +53,24 @@ READS_PRODUCTS='hopper::delta_kernel|write_sums_kernel|MaskedSoftmaxProblem|scal
 LARGE_PRODUCTS='*batched_matmul*:*causal_127*:*grouped_130*:*full_70x129*:*causal_67x200*:*causal_150x70*:*causal_3x128*'
 
 #
-# Counts the reports of a log: "ours theirs". A report begins at the left edge; with the host's stack left out, a name
+# Counts the reports of a log: "ours theirs", and the first two lines of the first of ours. A report begins at the left edge; with the host's stack left out, a name
 # with an offset is a kernel's. Theirs are those that name a kernel, and none of kiln's; what names no kernel at all (a
 # failed call, say) is ours.
 count_reports() {
   awk -v products="$READS_PRODUCTS" '
-    function judge() { if (open) { if (kernel && !kiln) theirs++; else ours++ } open = 0 }
+    function judge() {
+      if (open) { if (kernel && !kiln) theirs++; else { if (!ours++) shown = said } }
+      open = 0
+    }
     /^========= [^ ]/ {
       judge()
-      if ($0 !~ /COMPUTE-SANITIZER|SUMMARY|Target application returned|No attachable process/) { open = 1; kernel = kiln = unwritten = 0; if ($0 ~ /Uninitialized/) unwritten = 1 }
+      if ($0 !~ /COMPUTE-SANITIZER|SUMMARY|Target application returned|No attachable process/) { open = 1; lines = kernel = kiln = unwritten = 0; said = ""; if ($0 ~ /Uninitialized/) unwritten = 1 }
     }
+    open && lines++ < 2 { said = said $0 }
     open && /\+0x/ { kernel = 1 }
     open && /kiln/ { kiln = 1 }
     open && unwritten && /bf16|fp16/ && $0 ~ products { kiln = 0 }
-    END { judge(); print ours + 0, theirs + 0 }' "$1"
+    END { judge(); print ours + 0, theirs + 0, shown }' "$1"
 }
 
 # run_tool TOOL LOG PROGRAM ARGUMENTS...; what the program prints goes to LOG.out
@@ -94,7 +98,7 @@ check_ops() {
   fi
   trouble=
   KILN_ALLOC=raw run_tool "$tool" "$log" "$tests" "--gtest_filter=$only" --gtest_brief=1 || status=$?
-  if [[ -e $log ]]; then read -r ours theirs < <(count_reports "$log"); else ours=0 theirs=0; fi
+  if [[ -e $log ]]; then read -r ours theirs first < <(count_reports "$log"); else ours=0 theirs=0 first=; fi
   if [[ $tool == memcheck ]]; then ours=$((ours + theirs)) theirs=0; fi  # see options_of
   ran=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests\{0,1\}\..*/\1/p' "$log.out" | tail -n 1)
   ran=${ran:-0}
@@ -109,7 +113,7 @@ check_ops() {
   elif [[ $ours == 0 && $theirs == 0 ]] && grep -q 'SUMMARY: [1-9]' "$log"; then
     trouble="reports in a form this script does not know: $(grep -m 1 'SUMMARY:' "$log" | tr -d '=')"
   elif [[ $ours != 0 ]]; then
-    trouble="$(grep -m 1 -A 1 '^========= [^ C]' "$log" | tr -s '= ' ' ' | tr '\n' ' ')"
+    trouble="$(tr -s '= ' ' ' <<<"$first")"
   fi
 }
 

@@ -98,7 +98,7 @@ TEST_F(CudaProfile, PartsAddUpToTheTracedStep) {
   if (const std::string why = why_no_kernel_times(); !why.empty()) GTEST_SKIP() << why;
   const StepProfile p = run(little());
   ASSERT_TRUE(p.traced()) << p.reason;
-  const Dispatch d = dispatch_of(p.step(), p.host_ms);
+  const Dispatch d = dispatch_of(p.step(), p.plain());
   EXPECT_NEAR(d.busy_ms + d.idle_ms, p.step().ms(), 1e-3);
   EXPECT_GT(d.busy_ms, 0);
   EXPECT_GE(d.idle_ms, 0);

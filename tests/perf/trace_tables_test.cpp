@@ -212,18 +212,24 @@ TEST(TraceTables, TheVerdictIsLaunchBoundWhereTheHostSetsThePace) {
   EXPECT_NEAR(d.busy_ms, 0.9, 1e-9);
   EXPECT_NEAR(d.idle_ms, 0.01, 1e-9);
   EXPECT_NEAR(d.mean_gap_us, 1, 1e-9);
-  EXPECT_NEAR(d.host_ms, 0.2, 1e-9);
+  EXPECT_NEAR(d.plain.host_ms, 0.2, 1e-9);
   EXPECT_EQ(d.verdict, Dispatch::Verdict::busy);
   EXPECT_EQ(dispatch_of(gpu_step(110, 195)).verdict, Dispatch::Verdict::launch_bound);
   EXPECT_EQ(dispatch_of(gpu_step(110, 20)).verdict, Dispatch::Verdict::waiting);
-  EXPECT_EQ(dispatch_of(gpu_step(110, 20), 1.99).verdict, Dispatch::Verdict::launch_bound);  // as measured
+  const Trace slowed = gpu_step(110, 20);  // by the tracer: 0.9 ms of kernels in 2 ms
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{2, 1.99}).verdict, Dispatch::Verdict::launch_bound);  // as measured
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{1.2, 1.19}).verdict, Dispatch::Verdict::launch_bound);
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{1.2, 0.5}).verdict, Dispatch::Verdict::waiting);
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{0.95, 0.94}).verdict, Dispatch::Verdict::busy);
+  EXPECT_NEAR(dispatch_of(slowed, PlainStep{1.2, 0.6}).idle_share(), 0.25, 1e-9);
+  EXPECT_NEAR(dispatch_of(slowed, PlainStep{1.2, 0.6}).host_share(), 0.5, 1e-9);
 }
 
 TEST(TraceTables, AReplayedStepIsDispatchedByItsGraphs) {
   Trace t = gpu_step(1, 20);
   t.replayed = true;
   t.calls = {{"cudaGraphLaunch", 0, 30}, {"cudaGraphLaunch", 40, 50}};
-  EXPECT_NEAR(dispatch_of(t).host_ms, 0.04, 1e-9);
+  EXPECT_NEAR(dispatch_of(t).plain.host_ms, 0.04, 1e-9);
   EXPECT_EQ(ranges_of(t, kRates, {}).front().dispatch_ms, 0);
 }
 

@@ -11,12 +11,15 @@ LtMatmuls::~LtMatmuls() = default;
 
 void LtMatmuls::run(const LtMatmul& p, void* workspace, std::size_t workspace_bytes, Stream stream) {
   const auto s = static_cast<cudaStream_t>(stream.handle);
-  if (p.m == 0 || p.n == 0) return;
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   if (p.k == 0) {
     if (p.accumulate) return;
     const std::size_t e = size_of(p.out);
-    KILN_CUDA_CHECK(cudaMemset2DAsync(p.d, static_cast<std::size_t>(p.d_row_stride) * e, 0,
-                                      static_cast<std::size_t>(p.n) * e, static_cast<std::size_t>(p.m), s));
+    for (int64_t i = 0; i < p.batch; ++i) {
+      auto* d = static_cast<std::byte*>(p.d) + static_cast<std::size_t>(i * p.d_batch_stride) * e;
+      KILN_CUDA_CHECK(cudaMemset2DAsync(d, static_cast<std::size_t>(p.d_row_stride) * e, 0,
+                                        static_cast<std::size_t>(p.n) * e, static_cast<std::size_t>(p.m), s));
+    }
     return;
   }
   const LtKey key = lt_key(p, workspace_bytes);

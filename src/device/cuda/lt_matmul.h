@@ -23,6 +23,7 @@ struct LtOperand {
   const void* data;
   int64_t row_stride;  // elements between the starts of its stored rows
   bool transposed = false;
+  int64_t batch_stride = 0;  // elements from one matrix of a batch to the next
 };
 
 struct LtMatmul {
@@ -35,6 +36,8 @@ struct LtMatmul {
   int64_t d_row_stride;
   bool accumulate = false;
   bool tf32 = false;  // fp32 operands rounded to 11 bits for the tensor cores: several times the speed
+  int64_t batch = 1;  // so many products of one shape
+  int64_t d_batch_stride = 0;
 };
 
 class LtMatmuls {

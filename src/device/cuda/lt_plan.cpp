@@ -23,9 +23,9 @@ cudaDataType_t data_type(DType t) {
 // The largest power of two that divides the address of every row, up to 16 bytes, the widest single access.
 // Not more, though the library could be told: a gradient that lies elsewhere in its arena must not get
 // another algorithm, or two layouts of the same model would differ in their last bits.
-uint32_t alignment(const void* data, int64_t row_stride, DType t) {
-  const auto bits =
-      reinterpret_cast<std::uintptr_t>(data) | (static_cast<std::uintptr_t>(row_stride) * size_of(t)) | 16u;
+uint32_t alignment(const void* data, int64_t row_stride, int64_t batch_stride, DType t) {
+  const auto strides = static_cast<std::uintptr_t>(row_stride) | static_cast<std::uintptr_t>(batch_stride);
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) | (strides * size_of(t)) | 16u;
   return 1u << std::countr_zero(bits);
 }
 
@@ -35,10 +35,17 @@ void set_transposed(const LtProductDesc& product, cublasLtMatmulDescAttributes_t
 }
 
 // [rows, cols] row-major, seen by columns.
-LtLayout make_layout(DType t, int64_t rows, int64_t cols, int64_t row_stride) {
+LtLayout make_layout(DType t, int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
+                     int64_t batch_stride) {
   LtLayout layout;
   KILN_LT_CHECK(cublasLtMatrixLayoutCreate(layout.out(), data_type(t), static_cast<uint64_t>(cols),
                                            static_cast<uint64_t>(rows), row_stride));
+  if (batch == 1) return layout;
+  const auto count = static_cast<int32_t>(batch);
+  KILN_LT_CHECK(cublasLtMatrixLayoutSetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                 sizeof count));
+  KILN_LT_CHECK(cublasLtMatrixLayoutSetAttribute(layout.get(), CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &batch_stride, sizeof batch_stride));
   return layout;
 }
 
@@ -62,10 +69,14 @@ LtKey lt_key(const LtMatmul& p, std::size_t workspace) {
           p.a.row_stride,
           p.b.row_stride,
           p.d_row_stride,
+          p.batch,
+          p.a.batch_stride,
+          p.b.batch_stride,
+          p.d_batch_stride,
           workspace,
-          alignment(p.a.data, p.a.row_stride, p.in),
-          alignment(p.b.data, p.b.row_stride, p.in),
-          alignment(p.d, p.d_row_stride, p.out),
+          alignment(p.a.data, p.a.row_stride, p.a.batch_stride, p.in),
+          alignment(p.b.data, p.b.row_stride, p.b.batch_stride, p.in),
+          alignment(p.d, p.d_row_stride, p.d_batch_stride, p.out),
           p.in,
           p.out,
           p.a.transposed,
@@ -76,10 +87,12 @@ LtKey lt_key(const LtMatmul& p, std::size_t workspace) {
 
 // "2048x2304x768 bf16*bf16T->bf16 strides 768,768,2304 align 16,16,16 workspace 33554432"
 std::string LtKey::str() const {
-  return cat(m, "x", n, "x", k, " ", name_of(in), a_transposed ? "T" : "", "*", name_of(in),
-             b_transposed ? "T" : "", accumulate ? "+>" : "->", name_of(out), tf32 ? " tf32" : "",
-             " strides ", a_stride, ",", b_stride, ",", d_stride, " align ", a_align, ",", b_align, ",",
-             d_align, " workspace ", workspace);
+  return cat(
+      m, "x", n, "x", k, " ", name_of(in), a_transposed ? "T" : "", "*", name_of(in), b_transposed ? "T" : "",
+      accumulate ? "+>" : "->", name_of(out), tf32 ? " tf32" : "", " strides ", a_stride, ",", b_stride, ",",
+      d_stride, " align ", a_align, ",", b_align, ",", d_align, " workspace ", workspace,
+      batch == 1 ? std::string()
+                 : cat(" batch ", batch, " by ", a_batch_stride, ",", b_batch_stride, ",", d_batch_stride));
 }
 
 LtPlan describe(const LtKey& k) {
@@ -92,9 +105,11 @@ LtPlan describe(const LtKey& k) {
   KILN_LT_CHECK(cublasLtMatmulDescCreate(plan.product.out(), compute, wide ? CUDA_R_64F : CUDA_R_32F));
   set_transposed(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, k.b_transposed);
   set_transposed(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, k.a_transposed);
-  plan.first = make_layout(k.in, k.b_transposed ? k.n : k.k, k.b_transposed ? k.k : k.n, k.b_stride);
-  plan.second = make_layout(k.in, k.a_transposed ? k.k : k.m, k.a_transposed ? k.m : k.k, k.a_stride);
-  plan.result = make_layout(k.out, k.m, k.n, k.d_stride);
+  plan.first = make_layout(k.in, k.b_transposed ? k.n : k.k, k.b_transposed ? k.k : k.n, k.b_stride, k.batch,
+                           k.b_batch_stride);
+  plan.second = make_layout(k.in, k.a_transposed ? k.k : k.m, k.a_transposed ? k.m : k.k, k.a_stride, k.batch,
+                            k.a_batch_stride);
+  plan.result = make_layout(k.out, k.m, k.n, k.d_stride, k.batch, k.d_batch_stride);
   return plan;
 }
 

@@ -18,6 +18,7 @@ void check_lt(cublasStatus_t status, const char* call);
 // All that may influence the choice of an algorithm.
 struct LtKey {
   int64_t m, n, k, a_stride, b_stride, d_stride;
+  int64_t batch, a_batch_stride, b_batch_stride, d_batch_stride;
   std::size_t workspace;
   uint32_t a_align, b_align, d_align;
   DType in, out;

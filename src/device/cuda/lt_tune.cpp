@@ -70,11 +70,12 @@ struct Sizes {
 };
 
 Sizes sizes_of(const LtKey& k) {
-  const auto bytes = [](int64_t rows, int64_t stride, DType t) {
-    return rounded(static_cast<std::size_t>(rows * stride) * size_of(t));
+  const auto bytes = [&](int64_t rows, int64_t stride, int64_t batch_stride, DType t) {
+    return rounded(static_cast<std::size_t>(rows * stride + (k.batch - 1) * batch_stride) * size_of(t));
   };
-  return {bytes(k.a_transposed ? k.k : k.m, k.a_stride, k.in),
-          bytes(k.b_transposed ? k.n : k.k, k.b_stride, k.in), bytes(k.m, k.d_stride, k.out)};
+  return {bytes(k.a_transposed ? k.k : k.m, k.a_stride, k.a_batch_stride, k.in),
+          bytes(k.b_transposed ? k.n : k.k, k.b_stride, k.b_batch_stride, k.in),
+          bytes(k.m, k.d_stride, k.d_batch_stride, k.out)};
 }
 
 std::size_t sets_of(const Sizes& sizes) {
@@ -87,13 +88,15 @@ LtMatmul problem_at(const LtKey& k, const Sizes& sizes, const std::byte* base) {
           .n = k.n,
           .k = k.k,
           .in = k.in,
-          .a = {base, k.a_stride, k.a_transposed},
-          .b = {base + sizes.a, k.b_stride, k.b_transposed},
+          .a = {base, k.a_stride, k.a_transposed, k.a_batch_stride},
+          .b = {base + sizes.a, k.b_stride, k.b_transposed, k.b_batch_stride},
           .out = k.out,
           .d = d,
           .d_row_stride = k.d_stride,
           .accumulate = k.accumulate,
-          .tf32 = k.tf32};
+          .tf32 = k.tf32,
+          .batch = k.batch,
+          .d_batch_stride = k.d_batch_stride};
 }
 
 // Microseconds of one product; infinite for an algorithm that does not run.

@@ -1,7 +1,7 @@
-// lt: each matrix by cuBLASLt, a loop over batches and heads on one stream. Layouts and transposes are row
-// strides, nothing is copied; a gradient shared by several heads is summed over them in fp32 (fp64 for fp64)
-// and rounded once. Floor: 2 B H M N K operations a product on the tensor cores. What keeps small heads from
-// it is a launch per matrix.
+// lt: cuBLASLt, all heads of a sequence or all sequences of a head in one call, whichever are more. Layouts
+// and transposes are strides, nothing is copied; a gradient shared by several heads is summed over them in
+// fp32 (fp64 for fp64), matrix by matrix, and rounded once. Floor: 2 B H M N K operations a product on the
+// tensor cores.
 #include "device/cuda/lt_matmul.h"
 #include "ops/batched_matmul/batched_matmul.h"
 #include "ops/cuda_device/rank.h"
@@ -10,10 +10,32 @@
 namespace kiln {
 namespace {
 
-LtOperand operand(const Tensor& t, bool in_columns, int64_t cols, int64_t batch, int64_t head,
+// One call: the matrices (batch, head) of b, or those of a and y that head `share` of its group has, and the
+// `count` of them that follow, by heads or by sequences.
+struct Stack {
+  int64_t batch, head, share, count;
+  bool by_heads;
+};
+
+template <class F>
+void for_each_stack(const BatchedMatmulProblem& p, F f) {
+  const bool by_heads = p.Hb >= p.B;
+  for (int64_t share = 0; share < p.group(); ++share) {
+    for (int64_t i = 0; i < (by_heads ? p.B : p.Hb); ++i)
+      f(Stack{by_heads ? i : 0, by_heads ? 0 : i, share, by_heads ? p.Hb : p.B, by_heads});
+  }
+}
+
+// `group`: heads of t for each of b.
+LtOperand operand(const Tensor& t, bool in_columns, int64_t cols, const Stack& s, int64_t group,
                   bool transposed = false) {
-  const MatrixAt at = matrix_at(t, in_columns, cols, batch, head);
-  return {t.raw() + at.offset * static_cast<int64_t>(size_of(t.dtype())), at.row_stride, transposed};
+  const auto at = [&](int64_t next) {
+    const int64_t head = s.head + (s.by_heads ? next : 0);
+    return matrix_at(t, in_columns, cols, s.batch + (s.by_heads ? 0 : next),
+                     group == 1 ? head : head * group + s.share);
+  };
+  return {t.raw() + at(0).offset * static_cast<int64_t>(size_of(t.dtype())), at(0).row_stride, transposed,
+          s.count == 1 ? 0 : at(1).offset - at(0).offset};
 }
 
 void* place(const LtOperand& o) { return const_cast<void*>(o.data); }
@@ -32,27 +54,38 @@ __global__ void write_sums_kernel(const Accum<T>* sums, int64_t cols, T* out, in
     put_grad(out[r * row_stride + c], sums[r * cols + c], accumulate);
 }
 
-void grad_b(RankContext& ctx, const BatchedMatmulBackward& g, int64_t batch, int64_t hb) {
+LtMatmul grad_b_product(const BatchedMatmulBackward& g, const Stack& s) {
   const BatchedMatmulProblem& p = g.p;
-  const bool apart = p.group() > 1;
-  const MatrixAt at = matrix_at(g.db.tensor, p.b_in_columns, p.b_cols(), batch, hb);
-  for (int64_t i = 0; i < p.group(); ++i) {
-    LtOperand a = operand(g.a, p.a_in_columns, p.K, batch, hb * p.group() + i);
-    LtOperand dy = operand(g.dy, p.y_in_columns, p.N, batch, hb * p.group() + i);
-    (p.transpose_b ? dy : a).transposed = true;
-    run(ctx,
-        {.m = p.b_rows(),
-         .n = p.b_cols(),
-         .k = p.M,
-         .in = p.dtype,
-         .a = p.transpose_b ? dy : a,
-         .b = p.transpose_b ? a : dy,
-         .out = apart ? stat_dtype(p.dtype) : p.dtype,
-         .d = apart ? g.workspace.raw() : place(operand(g.db.tensor, p.b_in_columns, p.b_cols(), batch, hb)),
-         .d_row_stride = apart ? p.b_cols() : at.row_stride,
-         .accumulate = i > 0 || (!apart && g.db.accumulate)});
+  LtOperand a = operand(g.a, p.a_in_columns, p.K, s, p.group());
+  LtOperand dy = operand(g.dy, p.y_in_columns, p.N, s, p.group());
+  const LtOperand db = operand(g.db.tensor, p.b_in_columns, p.b_cols(), s, 1);
+  (p.transpose_b ? dy : a).transposed = true;
+  return {.m = p.b_rows(),
+          .n = p.b_cols(),
+          .k = p.M,
+          .in = p.dtype,
+          .a = p.transpose_b ? dy : a,
+          .b = p.transpose_b ? a : dy,
+          .out = p.dtype,
+          .d = place(db),
+          .d_row_stride = db.row_stride,
+          .accumulate = g.db.accumulate,
+          .batch = s.count,
+          .d_batch_stride = db.batch_stride};
+}
+
+// Of one head of b, which several of a share.
+void grad_shared_b(RankContext& ctx, const BatchedMatmulBackward& g, int64_t batch, int64_t head) {
+  const BatchedMatmulProblem& p = g.p;
+  const MatrixAt at = matrix_at(g.db.tensor, p.b_in_columns, p.b_cols(), batch, head);
+  for (int64_t share = 0; share < p.group(); ++share) {
+    LtMatmul product = grad_b_product(g, {batch, head, share, 1, true});
+    product.out = stat_dtype(p.dtype);
+    product.d = g.workspace.raw();
+    product.d_row_stride = p.b_cols();
+    product.accumulate = share > 0;
+    run(ctx, product);
   }
-  if (!apart) return;
   with_float(p.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(write_sums_kernel<T>, matrix_grid(p.b_rows(), p.b_cols()), kThreads, 0, cuda_stream(ctx),
@@ -65,38 +98,44 @@ void grad_b(RankContext& ctx, const BatchedMatmulBackward& g, int64_t batch, int
 
 void batched_matmul_cuda_lt_forward(RankContext& ctx, const BatchedMatmulForward& f) {
   const BatchedMatmulProblem& p = f.p;
-  for (int64_t i = 0; i < p.B * p.H; ++i) {
-    const int64_t batch = i / p.H, h = i % p.H;
-    const LtOperand y = operand(f.y, p.y_in_columns, p.N, batch, h);
+  for_each_stack(p, [&](const Stack& s) {
+    const LtOperand y = operand(f.y, p.y_in_columns, p.N, s, p.group());
     run(ctx, {.m = p.M,
               .n = p.N,
               .k = p.K,
               .in = p.dtype,
-              .a = operand(f.a, p.a_in_columns, p.K, batch, h),
-              .b = operand(f.b, p.b_in_columns, p.b_cols(), batch, h / p.group(), p.transpose_b),
+              .a = operand(f.a, p.a_in_columns, p.K, s, p.group()),
+              .b = operand(f.b, p.b_in_columns, p.b_cols(), s, 1, p.transpose_b),
               .out = p.dtype,
               .d = place(y),
-              .d_row_stride = y.row_stride});
-  }
+              .d_row_stride = y.row_stride,
+              .batch = s.count,
+              .d_batch_stride = y.batch_stride});
+  });
 }
 
 void batched_matmul_cuda_lt_backward(RankContext& ctx, const BatchedMatmulBackward& g) {
   const BatchedMatmulProblem& p = g.p;
-  for (int64_t i = 0; g.da.wanted() && i < p.B * p.H; ++i) {
-    const int64_t batch = i / p.H, h = i % p.H;
-    const LtOperand da = operand(g.da.tensor, p.a_in_columns, p.K, batch, h);
-    run(ctx, {.m = p.M,
-              .n = p.K,
-              .k = p.N,
-              .in = p.dtype,
-              .a = operand(g.dy, p.y_in_columns, p.N, batch, h),
-              .b = operand(g.b, p.b_in_columns, p.b_cols(), batch, h / p.group(), !p.transpose_b),
-              .out = p.dtype,
-              .d = place(da),
-              .d_row_stride = da.row_stride,
-              .accumulate = g.da.accumulate});
+  if (g.da.wanted()) {
+    for_each_stack(p, [&](const Stack& s) {
+      const LtOperand da = operand(g.da.tensor, p.a_in_columns, p.K, s, p.group());
+      run(ctx, {.m = p.M,
+                .n = p.K,
+                .k = p.N,
+                .in = p.dtype,
+                .a = operand(g.dy, p.y_in_columns, p.N, s, p.group()),
+                .b = operand(g.b, p.b_in_columns, p.b_cols(), s, 1, !p.transpose_b),
+                .out = p.dtype,
+                .d = place(da),
+                .d_row_stride = da.row_stride,
+                .accumulate = g.da.accumulate,
+                .batch = s.count,
+                .d_batch_stride = da.batch_stride});
+    });
   }
-  for (int64_t i = 0; g.db.wanted() && i < p.B * p.Hb; ++i) grad_b(ctx, g, i / p.Hb, i % p.Hb);
+  if (!g.db.wanted()) return;
+  if (p.group() == 1) return for_each_stack(p, [&](const Stack& s) { run(ctx, grad_b_product(g, s)); });
+  for (int64_t i = 0; i < p.B * p.Hb; ++i) grad_shared_b(ctx, g, i / p.Hb, i % p.Hb);
 }
 
 }  // namespace kiln

@@ -45,8 +45,12 @@ class Snapshot(unittest.TestCase):
         except ImportError:
             self.skipTest("no torch here")
         text = _memory_viz.trace(self.snapshot)
-        self.assertIn("alloc", text)
-        self.assertIn("segment_alloc", text)
+        events = self.snapshot["device_traces"][0]
+        of_kind = lambda action: sum(e["action"] == action for e in events)
+        self.assertIn(f"{len(events)} entries", text)
+        self.assertEqual(text.count("cudaMalloc("), of_kind("segment_alloc"))
+        self.assertEqual(text.count("# free completed for"), of_kind("free_completed"))
+        self.assertGreater(of_kind("alloc"), 100)
         page = _memory_viz.trace_plot(self.snapshot)
         self.assertIn("Active Memory Timeline", page)
         self.assertTrue(_memory_viz.segment_plot(self.snapshot))

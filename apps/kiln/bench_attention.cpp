@@ -48,7 +48,7 @@ void check_and_time(const AttentionRequest& request, const RankOptions& rank, At
                     AttentionRow& row) {
   constexpr double kSlowCall = 10;  // seconds
   const BenchOpRequest check = references.check_for(row.cell);
-  const Reference& reference = references.of(row.cell);
+  const Reference& reference = references.of(row.cell, row.variant);
   row.checked_at = reference.shape;
   if (request.skip_slow && request.device.type == DeviceType::cpu && row.variant == references.baseline()) {
     const double seconds = naive_seconds(reference, row.cell);

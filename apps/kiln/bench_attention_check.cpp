@@ -1,6 +1,9 @@
 #include "kiln/bench_attention_check.h"
 
+#include <algorithm>
+
 #include "ops/attention/attention.h"
+#include "ops/attention/few_rows.h"
 
 namespace kiln::cli {
 
@@ -22,8 +25,27 @@ BenchOpRequest AttentionReferences::check_for(const AttentionCell& cell) const {
   return r;
 }
 
-const Reference& AttentionReferences::of(const AttentionCell& cell) {
-  const BenchOpRequest check = check_for(cell);
+namespace {
+
+bool same_kernels(const AttentionProblem& a, const AttentionProblem& b) {
+  return parts_beat_hopper(a) == parts_beat_hopper(b) &&
+         flash_backward_beats_hopper(a) == flash_backward_beats_hopper(b);
+}
+
+int64_t check_length(const OpBench& bench, const AttentionCell& cell, const std::string& variant) {
+  AttentionCell checked = cell;
+  checked.seq = bench.check_shape(cell.shape())["seq"];
+  if (variant != "flash_few_rows") return checked.seq;
+  while (checked.seq < cell.seq && !same_kernels(checked.problem(), cell.problem()))
+    checked.seq = std::min(cell.seq, 2 * checked.seq);
+  return checked.seq;
+}
+
+}  // namespace
+
+const Reference& AttentionReferences::of(const AttentionCell& cell, const std::string& variant) {
+  BenchOpRequest check = check_for(cell);
+  check.bench.check_at_most.set("seq", check_length(check.bench, cell, variant));
   const std::string key = cat(check.bench.check_shape(cell.shape()).str(), " ", kiln::name_of(cell.dtype),
                               cell.packed ? " packed" : "");
   const auto found = made_.find(key);

@@ -108,6 +108,12 @@ TEST(Statistics, AComparisonSaysWhetherToBelieveIt) {
   // Three on each side settle nothing, however far apart: 1 order in 10 looks so by chance.
   EXPECT_EQ(compare(std::vector<double>{9, 9.1, 9.2}, std::vector<double>{1, 1.1, 1.2}).verdict, V::too_few);
   EXPECT_EQ(compare({}, fast).verdict, V::too_few);
+  // One slow call against many fast ones: 2 / 49 of all orders are as clear.
+  std::vector<double> many;
+  for (int i = 0; i < 48; ++i) many.push_back(1 + 0.001 * i);
+  EXPECT_EQ(compare(std::vector<double>{300}, many).verdict, V::faster);
+  EXPECT_NEAR(compare(std::vector<double>{300}, many).p, 2.0 / 49, 1e-12);
+  EXPECT_EQ(compare(std::vector<double>{1.0205}, many).verdict, V::same);
   EXPECT_EQ(str(compare(slow, fast)), "1.91x");
   EXPECT_EQ(str(compare(std::vector<double>{9, 9.1, 9.2}, std::vector<double>{1, 1.1, 1.2})),
             "8.27x (too few samples)");

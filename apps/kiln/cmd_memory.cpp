@@ -121,10 +121,11 @@ void run_scaling(const Typed& t, const CommonOptions& common) {
   }
   const bool true_fp32 = spec.precision == Precision::fp32 && request.device.target == DeviceType::cuda;
   const std::string usual = true_fp32 ? "naive,flash_fp32" : "naive,flash";
-  q.attention = read_list<std::string>(t.attention.empty() ? usual : t.attention, [&](const std::string& word) {
-    index_of("--attention", word, names);
-    return word;
-  });
+  q.attention =
+      read_list<std::string>(t.attention.empty() ? usual : t.attention, [&](const std::string& word) {
+        index_of("--attention", word, names);
+        return word;
+      });
   q.measure = [&](const StepSpec&, const MemoryStats& predicted, double flops) {
     return why_not_run(request, predicted, flops, 2).empty();
   };
@@ -206,7 +207,9 @@ CommandBody add_memory(CLI::App& app, const CommonOptions& common) {
   CLI::App* scaling =
       add_study(app, "scaling", "Peaks over the length of a sequence, and the power they grow with",
                 "kiln memory scaling --size small --ctx 128..8192 --device meta");
-  scaling->add_option("--attention", t->attention, "Variants to compare (default naive,flash; in fp32 on a GPU naive,flash_fp32)")
+  scaling
+      ->add_option("--attention", t->attention,
+                   "Variants to compare (default naive,flash; in fp32 on a GPU naive,flash_fp32)")
       ->type_name("NAME,...");
   CLI::App* sweep = add_study(app, "recompute-sweep", "How many blocks to run again at once",
                               "kiln memory recompute-sweep --size xl26 --batch 4 --ctx 2048 --device meta");

@@ -210,8 +210,9 @@ ProfileSection dispatch_section(const StepProfile& p) {
     const bool whole = r.phase == "step";
     const bool known = whole || !p.step().replayed;
     s.table.push_back({r.phase, fmt::format("{}", r.ops), fmt::format("{}", r.kernels), milli(r.wall_ms()),
-                       milli(r.ms), milli(r.idle_ms), known ? milli(whole ? d.plain.host_ms : r.dispatch_ms) : "-",
-                       milli(r.predicted_ms), milli(r.floor_ms)});
+                       milli(r.ms), milli(r.idle_ms),
+                       known ? milli(whole ? d.plain.host_ms : r.dispatch_ms) : "-", milli(r.predicted_ms),
+                       milli(r.floor_ms)});
   }
   if (p.source != TraceSource::cupti) {  // ops are all there is to count
     for (std::vector<std::string>& line : s.table) line.erase(line.begin() + 2);

@@ -28,7 +28,7 @@ struct FirstStepFacts {
   int64_t faults_first = 0, faults_warm = 0;  // minor page faults of the process
   // Those inside ops, beyond a warm step's: a library that is used for the first time is read page by page.
   int64_t faults_in_products = 0, faults_in_others = 0;
-  double fault = 0;                           // one of them, of a small page
+  double fault = 0;  // one of them, of a small page
 };
 
 // They add up to first - steady.

@@ -64,8 +64,8 @@ TEST(FirstStep, OnAGpuItIsCodeAndTheLibrary) {
   EXPECT_EQ(split_first_step(f).module_load, 0);
 }
 
-// Pages of a file in the cache cost less than fresh ones: they cannot have taken longer than the ops they were
-// touched in.
+// Pages of a file in the cache cost less than fresh ones: they cannot have taken longer than the ops they
+// were touched in.
 TEST(FirstStep, NoMoreOfAnOpIsPutDownToPagesThanItTook) {
   FirstStepFacts f = facts();
   f.gpu = true;

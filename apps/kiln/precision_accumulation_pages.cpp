@@ -12,11 +12,10 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr const char* kLegend =
-    "\nerror, predicted, bound and floor are by norm, relative to fp64. predicted: what the roundings lean "
-    "and\n"
-    "scatter by, from the summands and the format; bound: half a spacing each, all one way; floor: the "
-    "right\n"
-    "result rounded once. A loop rounds in software: its ns are of this code; the op's are the device's.\n";
+    "\nerror, predicted, bound and floor are by norm, relative to fp64. predicted: what the roundings\n"
+    "lean and scatter by, from the summands and the format; bound: half a spacing each, all one way;\n"
+    "floor: the right result rounded once. A loop rounds in software, and its ns are of this code;\n"
+    "the op's are the device's.\n";
 
 }  // namespace
 
@@ -35,19 +34,18 @@ std::string accumulation_text(const AccumulationReport& report) {
     table.push_back(line);
   }
   std::string text =
-      fmt::format("On {}\n\n", q.device.str()) +
       fmt::format(
-          "The gradient of a linear layer ({} -> {}) added up over k micro-batches of {} rows: relative\n"
-          "error against fp64, and what a gradient costs in bytes\n\n",
-          q.in, q.out, q.batch) +
+          "The gradient of a linear layer ({} -> {}) added up over k micro-batches of {} rows, on {}:\n"
+          "relative error against fp64, and what a gradient costs in bytes\n\n",
+          q.in, q.out, q.batch, q.device.str()) +
       aligned(table, 3) +
       fmt::format(
           "\nfloor: rounding activations and their gradients to the dtype of products, at k = {}; "
           "predicted:\n"
           "that, and one rounding of the running gradient for each micro-batch.\n",
           q.micro_batches.back());
-  for (const SumTable& sums : report.sums) text += "\n" + sums_text(sums);
-  return text + kLegend;
+  for (const SumTable& sums : report.sums) text += fmt::format("\n{}", sums_text(sums));
+  return report.sums.empty() ? text : text + kLegend;
 }
 
 std::string accumulation_json(const AccumulationReport& report) {

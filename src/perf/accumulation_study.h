@@ -17,7 +17,7 @@ struct AccumulationRequest {
   std::vector<int> micro_batches = {1, 4, 16, 64};
   uint64_t seed = 0;  // of all; and so is the device
   Device device = Device::cpu();
-  SumRequest sums;
+  SumRequest sums = {};
 };
 
 struct AccumulationCell {

@@ -168,7 +168,8 @@ Forecasts forecast(const SumRequest& r, const Course& c, const SumLoop& loop, DT
       by_m.push_back(kLr / x.correction1 / below);
       by_v.push_back(
           root > 0 ? kLr * std::abs(x.m) / x.correction1 / (2 * root * x.correction2 * below * below) : 0);
-      w.worst += by_m.back() * fm.worst + by_v.back() * fv.worst;
+      // Where all of v may be lost there is no bound on a quotient by it.
+      w.worst += fv.worst < x.v ? by_m.back() * fm.worst + by_v.back() * fv.worst : INFINITY;
       walk.push_back(-x.update());
     });
     double felt_m = 0, felt_v = 0;

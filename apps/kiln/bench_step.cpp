@@ -49,7 +49,7 @@ class PhaseSamples {
     begun_ = Clock::now();
   }
   void end(bool counts) {
-    const std::array<double, kStepParts> seconds = times_.end_step();
+    const std::array<double, kStepPhases> seconds = times_.end_step();
     const double host = seconds_since(begun_);
     if (!counts) return;
     host_.push_back(host);
@@ -67,7 +67,7 @@ class PhaseSamples {
  private:
   PhaseTimes times_;
   Clock::time_point begun_;
-  std::array<std::vector<double>, kStepParts> samples_;
+  std::array<std::vector<double>, kStepPhases> samples_;
   std::vector<double> host_;
 };
 

@@ -37,7 +37,7 @@ CLI::App* add_study(CLI::App& app, const char* name, const char* summary, const 
 
 // read(request) takes the options, run(request) makes the report, which json(report) or text(report) tells.
 template <class Request, class Read, class Run, class Json, class Text>
-Study body_of(CLI::App* study, const CommonOptions& common, Read read, Run run, Json json, Text text) {
+Study body_of(CLI::App* study, const CommonOptions& common, const Read& read, Run run, Json json, Text text) {
   return [=, &common] {
     if (!study->parsed()) return false;
     Request request;

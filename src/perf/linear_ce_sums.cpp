@@ -61,6 +61,7 @@ Head draw_head(const SumRequest& r) {
 // The products that are added up to one element of dW.
 std::vector<double> terms_of(const SumRequest& r, const Head& d, int64_t v, int64_t c) {
   std::vector<double> terms;
+  terms.reserve(static_cast<std::size_t>(r.tokens));
   for (int64_t t = 0; t < r.tokens; ++t)
     terms.push_back(d.dlogits[at(v, r.tokens, t)] * static_cast<double>(d.h[at(t, r.hidden, c)]));
   return terms;

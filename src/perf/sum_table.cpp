@@ -19,6 +19,7 @@ double held_in(DType t, double x) {
 
 double rounded_once(const std::vector<double>& right, DType dtype) {
   std::vector<double> held;
+  held.reserve(right.size());
   for (double x : right) held.push_back(held_in(dtype, x));
   return relative_error(held, right);
 }

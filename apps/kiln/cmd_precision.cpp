@@ -118,10 +118,10 @@ Study add_accumulation(CLI::App& app, const CommonOptions& common) {
   study->add_option("--width", t->width, "Scores of a softmax (default 4096)")->type_name("N");
   const auto read = [t, &common](AccumulationRequest& request) {
     read_number<int64_t>("--batch", t->batch, 1, 1024, request.batch);
-    read_number<int64_t>("--tokens", t->tokens, 2, 65536, request.sums.tokens);
+    read_number<int64_t>("--tokens", t->tokens, 2, 16384, request.sums.tokens);
     read_number<int>("--ranks", t->ranks, 2, kMaxThreadRanks, request.sums.ranks);
-    read_number<int>("--steps", t->steps, 1, 20000, request.sums.steps);
-    read_number<int64_t>("--width", t->width, 2, 1 << 20, request.sums.width);
+    read_number<int>("--steps", t->steps, 1, 5000, request.sums.steps);
+    read_number<int64_t>("--width", t->width, 2, 65536, request.sums.width);
     std::string why_no_gpu;
     const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
     require_gpu(common.device, gpus, why_no_gpu);

@@ -71,7 +71,8 @@ SumRow loop_row(const SumRequest& r, const Scores& s, const SumLoop& loop) {
     const double scale = std::sqrt(row_size), at_sum = s.sum[at] + f.bias;
     f.bias = scale * (s.sum[at] / at_sum - 1);
     f.variance *= std::pow(scale * s.sum[at] / (at_sum * at_sum), 2);
-    f.worst *= scale / s.sum[at];
+    const double worst = f.worst / s.sum[at];  // of the sum, which could be lost whole
+    f.worst = worst < 1 ? scale * worst / (1 - worst) : INFINITY;
     forecast.add(f, scale);
   }
   row.error = relative_error(p, s.p);

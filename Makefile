@@ -77,7 +77,7 @@ bench-peers: ## matrix products beside oneDNN's and OpenBLAS's, in one run
 check: check-format check-warnings check-asan check-tsan check-fuzz check-tidy ## all of the below; before a change is called done
 	@echo
 	@echo "make check passed:"
-	@echo "  format     clang-format-19 on every source file"
+	@echo "  format     clang-format-19 on every source file; types defined once (tools/one_definition.sh)"
 	@echo "  warnings   g++ -Wall -Wextra -Werror, optimised (build-strict)"
 	@echo "  asan       test suite under address and undefined-behaviour sanitizers, KILN_ALLOC=raw (build-asan)"
 	@echo "  tsan       test suite under thread sanitizer (build-tsan)"
@@ -85,9 +85,10 @@ check: check-format check-warnings check-asan check-tsan check-fuzz check-tidy #
 	@echo "  tidy       clang-tidy-19 on every .cpp of the CPU build"
 
 .PHONY: check-format
-check-format: ## clang-format finds nothing to change
+check-format: ## clang-format finds nothing to change, and no two files define a type of one name
 	@$(INSTALL) check
 	@clang-format-19 --dry-run -Werror $(SOURCES)
+	@tools/one_definition.sh src apps tests
 
 .PHONY: check-warnings
 check-warnings: ## g++ with warnings as errors

@@ -49,7 +49,7 @@ class PhaseSamples {
     begun_ = Clock::now();
   }
   void end(bool counts) {
-    const std::array<double, kStepParts> seconds = times_.end_step();
+    const std::array<double, kStepPhases> seconds = times_.end_step();
     const double host = seconds_since(begun_);
     if (!counts) return;
     host_.push_back(host);
@@ -67,7 +67,7 @@ class PhaseSamples {
  private:
   PhaseTimes times_;
   Clock::time_point begun_;
-  std::array<std::vector<double>, kStepParts> samples_;
+  std::array<std::vector<double>, kStepPhases> samples_;
   std::vector<double> host_;
 };
 
@@ -183,12 +183,14 @@ void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
     if (!row.timed()) continue;
     const RankOptions rank = rank_for(request, row);
     attempt(rank, row, [&](OutOfMemory& full) {
-      const bool gpu = request.device.type == DeviceType::cuda;
-      if (gpu && !times) times.emplace();
+      if (request.device.type == DeviceType::cuda) {
+        if (!times) times.emplace(true);
+        row.split = split_by_kernels(rank, request.tuning, row.spec, full, *times);
+        return;
+      }
       RankContext ctx(rank);
       ctx.allocator().add_observer(&full);
-      if (request.tuning) use_tuning(ctx, *request.tuning);
-      row.split = gpu ? split_by_kernels(ctx, row.spec, *times) : split_by_ops(ctx, row.spec);
+      row.split = split_by_ops(ctx, row.spec);
     });
   }
 }

@@ -60,13 +60,13 @@ std::string interval(const Timing& t) {
   return fmt::format("{:.4g} to {:.4g}", ms(i.low), ms(i.high));
 }
 
-const Timing* phase_of(const StepRow& r, StepPart p) {
+const Timing* phase_timing(const StepRow& r, StepPhase p) {
   const auto at = static_cast<std::size_t>(p);
   return r.phases && r.phases->phases[at] ? &*r.phases->phases[at] : nullptr;
 }
 
-std::string phase_ms(const StepRow& r, StepPart p) {
-  const Timing* t = phase_of(r, p);
+std::string phase_ms(const StepRow& r, StepPhase p) {
+  const Timing* t = phase_timing(r, p);
   return t == nullptr ? "-" : fmt::format("{:.4g} +- {:.2g}", ms(t->mean), ms(t->std));
 }
 
@@ -75,8 +75,8 @@ std::vector<std::string> cells(const StepRow& r) {
   for (std::string& cell : std::vector<std::string>{
            fmt::format("{:.4g}", ms(r.timing.p50)), fmt::format("{:.4g}", ms(r.timing.mean)),
            fmt::format("{} ({:.0f} %)", digits(ms(r.timing.std)), 100 * r.variation()), interval(r.timing),
-           std::string(r.stable() ? "stable" : "noisy"), phase_ms(r, StepPart::forward),
-           phase_ms(r, StepPart::backward), phase_ms(r, StepPart::update), digits(r.tokens_per_second()),
+           std::string(r.stable() ? "stable" : "noisy"), phase_ms(r, StepPhase::forward),
+           phase_ms(r, StepPhase::backward), phase_ms(r, StepPhase::update), digits(r.tokens_per_second()),
            digits(r.flops_per_second() / 1e12),
            fmt::format("{:.0f} %", 100 * r.flops_per_second() / r.best.flops), digits(r.predicted_ms()),
            digits(r.floor_ms()), mib(r.measured.peak_total), mib(r.predicted.peak_total),
@@ -110,8 +110,8 @@ void add_phases(const StepRow& r, ordered_json& row) {
     return;
   }
   ordered_json phases = ordered_json::object();
-  for (StepPart p : {StepPart::forward, StepPart::backward, StepPart::update}) {
-    const Timing* t = phase_of(r, p);
+  for (StepPhase p : {StepPhase::forward, StepPhase::backward, StepPhase::update}) {
+    const Timing* t = phase_timing(r, p);
     if (t == nullptr) continue;
     row[fmt::format("{}_ms", name_of(p))] = ms(t->p50);
     phases[std::string(name_of(p))] = timing_json(*t);
@@ -278,8 +278,8 @@ std::string step_csv(const BenchStepReport& report) {
                         r.captured ? "captured" : "off", t.samples.size(), ms(t.mean), ms(t.p50), ms(t.std),
                         ms(t.p95), ms(t.min), r.tokens_per_second(), r.flops_per_second() / 1e12,
                         r.floor_ms(), r.measured.peak_total, r.predicted.peak_total, ms(r.first));
-    for (StepPart p : {StepPart::forward, StepPart::backward, StepPart::update}) {
-      const Timing* phase = phase_of(r, p);
+    for (StepPhase p : {StepPhase::forward, StepPhase::backward, StepPhase::update}) {
+      const Timing* phase = phase_timing(r, p);
       text += phase == nullptr ? "," : fmt::format("{:.6g},", ms(phase->p50));
     }
     text += fmt::format("{:.6g},{}\n", r.predicted_ms(), r.stable() ? "stable" : "noisy");

@@ -25,20 +25,25 @@ StepSplit split_by_ops(RankContext& ctx, const StepSpec& spec) {
     step.finish();
     if (i > 0) steps.push_back(times.take());
   }
-  return {median_ops(steps), {}};
+  return {median_ops(steps), {}, 1};
 }
 
-StepSplit split_by_kernels(RankContext& ctx, const StepSpec& spec, KernelTimes& times) {
-  StepRun step(ctx, spec);
-  for (int i = 0; i < 3; ++i) step.run();  // eager, captured, replayed
-  step.finish();
-  ctx.synchronize();
-  times.start();
-  for (int i = 0; i <= kSplitSteps; ++i) step.run();
-  ctx.synchronize();
+StepSplit split_by_kernels(const RankOptions& rank, const std::optional<TuneFile>& tuning,
+                           const StepSpec& spec, OutOfMemory& full, KernelTimes& times) {
+  const TraceOptions options{.steps = kSplitSteps};
+  KernelOrder order;
   StepSplit split;
-  split.kernels = split_kernels(times.stop(), kSplitSteps);
-  step.finish();
+  const auto keep = [&](const TracedSteps& traced) {
+    split.kernels = split_of(traced.steps);
+    split.attributed = traced.attributed;
+  };
+  {
+    ReadyStep launched(rank, tuning, eager(spec), full);
+    keep(trace_by_kernels(launched.ctx, launched.work, options, times, &order));
+  }
+  if (!spec.step.graph) return split;
+  ReadyStep replayed(rank, tuning, spec, full);
+  keep(trace_replays(replayed.ctx, replayed.work, options, times, order));
   return split;
 }
 

@@ -1,19 +1,20 @@
-// Where a step's milliseconds go. On the CPU an observer times each op; on a GPU the records of the kernels
-// are asked, while the very graphs of the timed steps replay.
+// Where a step's milliseconds go. On the CPU an observer times each op; on a GPU the step is traced as by
+// `kiln profile`: launched once op by op, so that kernels are known by their ops, and where the timed steps
+// replay graphs, replayed.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "perf/kernel_split.h"
-#include "perf/op_times.h"
-#include "perf/step_run.h"
+#include "kiln/ready_step.h"
+#include "perf/step_split.h"
 
 namespace kiln::cli {
 
 struct StepSplit {
   std::vector<TimedOp> ops;            // on the CPU
   std::optional<KernelSplit> kernels;  // on a GPU
+  double attributed = 1;               // share of the kernels' time whose op is known
 
   double ops_ms() const;
 };
@@ -21,7 +22,8 @@ struct StepSplit {
 // Medians over some steps.
 StepSplit split_by_ops(RankContext& ctx, const StepSpec& spec);
 
-// Means over some steps. `times` was made before the context's graphs are captured.
-StepSplit split_by_kernels(RankContext& ctx, const StepSpec& spec, KernelTimes& times);
+// Means over some steps. `times` watches the host's calls too.
+StepSplit split_by_kernels(const RankOptions& rank, const std::optional<TuneFile>& tuning,
+                           const StepSpec& spec, OutOfMemory& full, KernelTimes& times);
 
 }  // namespace kiln::cli

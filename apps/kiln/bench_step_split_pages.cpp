@@ -1,5 +1,6 @@
 #include "kiln/bench_step_split_pages.h"
 #include "kiln/bench_format.h"
+#include "perf/kernel_name.h"
 
 #include <fmt/format.h>
 
@@ -89,6 +90,7 @@ ordered_json kernels_json(const StepRow& r) {
   }
   return {{"by", "kernels"},
           {"steps", split.steps},
+          {"attributed", r.split->attributed},
           {"classes", classes},
           {"sum_ms", split.sum_ms},
           {"overlap_ms", split.overlap_ms()},

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/gpu_info.h"
+#include "dist/comm/reduce_ranks.h"
 #include "kiln/cmd.h"
 #include "kiln/parse_number.h"
 #include "kiln/precision_pages.h"
+#include "kiln/require_gpu.h"
 
 namespace kiln::cli {
 namespace {
@@ -19,17 +22,22 @@ using Study = std::function<bool()>;  // runs it if it was asked for, and says w
 
 constexpr const char* kCommonNote =
     "It also takes --json, --seed, --device and --out, as every command does; it runs on the host.\n\n";
+constexpr const char* kDeviceNote =
+    "It also takes --json, --seed, --device and --out, as every command does; its ops run on the device, "
+    "its\n"
+    "loops on the host.\n\n";
 
-CLI::App* add_study(CLI::App& app, const char* name, const char* summary, const char* example) {
+CLI::App* add_study(CLI::App& app, const char* name, const char* summary, const char* example,
+                    const char* note = kCommonNote) {
   CLI::App* study = app.add_subcommand(name, summary);
   study->fallthrough();  // --json and its like belong to every command
-  study->footer(fmt::format("{}Example:\n  {}", kCommonNote, example));
+  study->footer(fmt::format("{}Example:\n  {}", note, example));
   return study;
 }
 
 // read(request) takes the options, run(request) makes the report, which json(report) or text(report) tells.
 template <class Request, class Read, class Run, class Json, class Text>
-Study body_of(CLI::App* study, const CommonOptions& common, Read read, Run run, Json json, Text text) {
+Study body_of(CLI::App* study, const CommonOptions& common, const Read& read, Run run, Json json, Text text) {
   return [=, &common] {
     if (!study->parsed()) return false;
     Request request;
@@ -95,13 +103,32 @@ Study add_layernorm(CLI::App& app, const CommonOptions& common) {
 }
 
 Study add_accumulation(CLI::App& app, const CommonOptions& common) {
-  auto batch = std::make_shared<std::string>();
-  CLI::App* study =
-      add_study(app, "accumulation", "What gradient accumulation loses under each precision policy",
-                "kiln precision accumulation --batch 16 --json");
-  study->add_option("--batch", *batch, "Rows of a micro-batch (default 16)")->type_name("N");
-  const auto read = [batch](AccumulationRequest& request) {
-    read_number<int64_t>("--batch", *batch, 1, 1024, request.batch);
+  struct Texts {
+    std::string batch, tokens, ranks, steps, width;
+  };
+  auto t = std::make_shared<Texts>();
+  CLI::App* study = add_study(
+      app, "accumulation", "What training's sums lose in each dtype, and what they cost",
+      "kiln precision accumulation --tokens 1024 --ranks 16 --steps 1000 --width 4096 --json", kDeviceNote);
+  study->add_option("--batch", t->batch, "Rows of a micro-batch (default 16)")->type_name("N");
+  study->add_option("--tokens", t->tokens, "That linear-cross-entropy's dW sums over (default 1024)")
+      ->type_name("N");
+  study->add_option("--ranks", t->ranks, "Of the all-reduce (default 16)")->type_name("N");
+  study->add_option("--steps", t->steps, "Of Adam (default 1000)")->type_name("N");
+  study->add_option("--width", t->width, "Scores of a softmax (default 4096)")->type_name("N");
+  const auto read = [t, &common](AccumulationRequest& request) {
+    read_number<int64_t>("--batch", t->batch, 1, 1024, request.batch);
+    read_number<int64_t>("--tokens", t->tokens, 2, 16384, request.sums.tokens);
+    read_number<int>("--ranks", t->ranks, 2, kMaxThreadRanks, request.sums.ranks);
+    read_number<int>("--steps", t->steps, 1, 5000, request.sums.steps);
+    read_number<int64_t>("--width", t->width, 2, 65536, request.sums.width);
+    std::string why_no_gpu;
+    const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
+    require_gpu(common.device, gpus, why_no_gpu);
+    request.device = Device::parse(common.device);
+    if (request.device.is_meta())
+      throw Error("kiln precision accumulation needs numbers, and meta has none", "use --device cpu or cuda",
+                  ErrorKind::usage);
   };
   return body_of<AccumulationRequest>(study, common, read, accumulation_study, accumulation_json,
                                       accumulation_text);

@@ -9,6 +9,16 @@ namespace kiln::cli {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+constexpr const char* kLegend =
+    "\nerror, predicted, bound and floor are by norm, relative to fp64. predicted: what the roundings\n"
+    "lean and scatter by, from the summands and the format; bound: half a spacing each, all one way;\n"
+    "floor: the right result rounded once. A loop rounds in software, and its ns are of this code;\n"
+    "the op's are the device's.\n";
+
+}  // namespace
+
 std::string accumulation_text(const AccumulationReport& report) {
   const AccumulationRequest& q = report.request;
   TextTable table = {{"precision", "products", "gradients", "B/param"}};
@@ -23,16 +33,19 @@ std::string accumulation_text(const AccumulationReport& report) {
     line.push_back(fmt::format("{:.1e}", row.cells.back().floor));
     table.push_back(line);
   }
-  return fmt::format(
-             "The gradient of a linear layer ({} -> {}) added up over k micro-batches of {} rows: relative\n"
-             "error against fp64, and what a gradient costs in bytes\n\n",
-             q.in, q.out, q.batch) +
-         aligned(table, 3) +
-         fmt::format(
-             "\nfloor: rounding activations and their gradients to the dtype of products, at k = {}; "
-             "predicted:\n"
-             "that, and one rounding of the running gradient for each micro-batch.\n",
-             q.micro_batches.back());
+  std::string text =
+      fmt::format(
+          "The gradient of a linear layer ({} -> {}) added up over k micro-batches of {} rows, on {}:\n"
+          "relative error against fp64, and what a gradient costs in bytes\n\n",
+          q.in, q.out, q.batch, q.device.str()) +
+      aligned(table, 3) +
+      fmt::format(
+          "\nfloor: rounding activations and their gradients to the dtype of products, at k = {}; "
+          "predicted:\n"
+          "that, and one rounding of the running gradient for each micro-batch.\n",
+          q.micro_batches.back());
+  for (const SumTable& sums : report.sums) text += fmt::format("\n{}", sums_text(sums));
+  return report.sums.empty() ? text : text + kLegend;
 }
 
 std::string accumulation_json(const AccumulationReport& report) {
@@ -48,13 +61,17 @@ std::string accumulation_json(const AccumulationReport& report) {
                       {"predicted", c.predicted},
                       {"floor", c.floor}});
   }
+  ordered_json sums = ordered_json::array();
+  for (const SumTable& table : report.sums) sums.push_back(sums_json(table));
   const AccumulationRequest& q = report.request;
   return dump({{"study", "accumulation"},
+               {"device", q.device.str()},
                {"batch", q.batch},
                {"in", q.in},
                {"out", q.out},
                {"seed", q.seed},
-               {"rows", rows}},
+               {"rows", rows},
+               {"sums", sums}},
               2) +
          "\n";
 }

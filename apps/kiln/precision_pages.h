@@ -1,6 +1,7 @@
 // The studies of `kiln precision` for a terminal and as JSON.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "perf/accumulate_study.h"
@@ -15,6 +16,9 @@ std::string accumulate_json(const AccumulateReport& report);
 
 std::string accumulation_text(const AccumulationReport& report);
 std::string accumulation_json(const AccumulationReport& report);
+// One of its other sums.
+std::string sums_text(const SumTable& table);
+nlohmann::ordered_json sums_json(const SumTable& table);
 
 std::string toy_model_text(const ToyModelReport& report);
 std::string toy_model_json(const ToyModelReport& report);

@@ -10,9 +10,8 @@
 #include "device/device_room.h"
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
-#include "kiln/out_of_memory.h"
 #include "kiln/profile_attention.h"
-#include "kiln/tuned.h"
+#include "kiln/ready_step.h"
 #include "report/step_timeline.h"
 #include "train/presets.h"
 
@@ -70,29 +69,9 @@ std::vector<StepProfile> all_steps(const ProfileRequest& r) {
   return steps;
 }
 
-// A model in a context of its own, ready to be run.
-struct Ready {
-  RankContext ctx;
-  std::optional<StepRun> step;
-  TracedWork work, forward;
-
-  Ready(const ProfileRequest& r, const StepSpec& spec, OutOfMemory& full) : ctx(rank_for(r)) {
-    ctx.allocator().add_observer(&full);
-    if (r.tuning) use_tuning(ctx, *r.tuning);
-    step.emplace(ctx, spec);
-    work = {[this] { step->run(); }, [this] { (void)step->finish(); }};
-    forward = {[this] { step->run_forward(); }, [this] { ctx.synchronize(); }};
-  }
-};
-
-StepSpec eager(StepSpec spec) {
-  spec.step.graph = false;
-  return spec;
-}
-
 // Before anything is attached to the device: once CUPTI is, each launch costs the host more.
 void time_step(const ProfileRequest& r, StepProfile& p, OutOfMemory& full) {
-  Ready ready(r, p.source == TraceSource::events ? eager(p.spec) : p.spec, full);
+  ReadyStep ready(rank_for(r), r.tuning, p.source == TraceSource::events ? eager(p.spec) : p.spec, full);
   const UntracedSteps plain = time_untraced(ready.ctx, ready.work, r.trace);
   p.timer = plain.timer;
   p.host_ms = plain.host_ms;
@@ -108,7 +87,7 @@ BothTraces trace_both(const ProfileRequest& r, StepProfile& p, OutOfMemory& full
   TraceOptions less = r.trace;  // a third of the work, a third of the time
   less.max_seconds = r.trace.max_seconds / 3;
   if (times == nullptr) {
-    Ready ready(r, eager(p.spec), full);
+    ReadyStep ready(rank_for(r), r.tuning, eager(p.spec), full);
     const auto trace = p.source == TraceSource::events ? trace_by_events : trace_by_clock;
     BothTraces both;
     both.full = trace(ready.ctx, ready.work, r.trace);
@@ -119,12 +98,12 @@ BothTraces trace_both(const ProfileRequest& r, StepProfile& p, OutOfMemory& full
   KernelOrder order, forward_order;
   BothTraces launched;
   {
-    Ready ready(r, eager(p.spec), full);
+    ReadyStep ready(rank_for(r), r.tuning, eager(p.spec), full);
     launched.full = trace_by_kernels(ready.ctx, ready.work, r.trace, *times, &order);
     launched.forward = trace_by_kernels(ready.ctx, ready.forward, less, *times, &forward_order);
   }
   if (!p.spec.step.graph) return launched;
-  Ready ready(r, p.spec, full);
+  ReadyStep ready(rank_for(r), r.tuning, p.spec, full);
   BothTraces replayed;
   replayed.full = trace_replays(ready.ctx, ready.work, r.trace, *times, order);
   replayed.forward = trace_replays(ready.ctx, ready.forward, less, *times, forward_order);
@@ -196,7 +175,7 @@ void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
     attempt(p, [&](OutOfMemory& full) {
       TraceOptions with_stacks = r.trace;
       with_stacks.stacks = true;
-      Ready ready(r, eager(p.spec), full);
+      ReadyStep ready(rank_for(r), r.tuning, eager(p.spec), full);
       p.stacks = times != nullptr ? trace_by_kernels(ready.ctx, ready.work, with_stacks, *times)
                  : p.source == TraceSource::events ? trace_by_events(ready.ctx, ready.work, with_stacks)
                                                    : trace_by_clock(ready.ctx, ready.work, with_stacks);

@@ -3,6 +3,7 @@
 
 #include "base/build_info.h"
 #include "kiln/profile_pages.h"
+#include "perf/kernel_name.h"
 
 namespace kiln::cli {
 namespace {

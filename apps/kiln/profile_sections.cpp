@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kiln/profile_pages.h"
+#include "perf/kernel_name.h"
 
 namespace kiln::cli {
 namespace {

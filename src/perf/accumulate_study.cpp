@@ -2,9 +2,6 @@
 
 #include <cmath>
 
-#include "base/rng.h"
-#include "perf/float_format.h"
-
 namespace kiln {
 namespace {
 
@@ -12,59 +9,10 @@ double round_to(DType t, double x) {
   return with_float(t, [&](auto zero) { return held_as<decltype(zero)>(x); });
 }
 
-template <class T>
-T add(T a, T b) {
-  return T(static_cast<float>(a) + static_cast<float>(b));
-}
-template <class T>
-T subtract(T a, T b) {
-  return T(static_cast<float>(a) - static_cast<float>(b));
-}
-
-// Accumulator and summand as they are: the sum of both is exact in fp64 and rounded once.
-template <class A, class X>
-double plain_sum(X x, int64_t count) {
-  A sum(0.0f);
-  for (int64_t i = 0; i < count; ++i)
-    sum = A(static_cast<float>(static_cast<double>(static_cast<float>(sum)) +
-                               static_cast<double>(static_cast<float>(x))));
-  return static_cast<double>(static_cast<float>(sum));
-}
-
-template <class A, class X>
-double converted_sum(X x, int64_t count) {
-  const A converted(static_cast<float>(x));
-  A sum(0.0f);
-  for (int64_t i = 0; i < count; ++i) sum = add(sum, converted);
-  return static_cast<double>(static_cast<float>(sum));
-}
-
-template <class A>
-double kahan_sum(A x, int64_t count) {
-  A sum(0.0f), lost(0.0f);
-  for (int64_t i = 0; i < count; ++i) {
-    const A y = subtract(x, lost);
-    const A next = add(sum, y);
-    lost = subtract(subtract(next, sum), y);
-    sum = next;
-  }
-  return static_cast<double>(static_cast<float>(sum));
-}
-
-template <class A>
-double stochastic_sum(A x, int64_t count, PhiloxKey key) {
-  const FloatFormat format = format_of(dtype_of<A>());
-  const double increment = static_cast<double>(static_cast<float>(x));
-  A sum(0.0f);
-  for (int64_t i = 0; i < count; ++i) {
-    const double exact = static_cast<double>(static_cast<float>(sum)) + increment;
-    const double spacing = format.spacing(exact);
-    const double below = std::floor(exact / spacing) * spacing;
-    const double draw = philox(key, static_cast<uint64_t>(i), 0).x * 0x1p-32;  // [0, 1)
-    sum = A(static_cast<float>(draw < (exact - below) / spacing ? below + spacing : below));
-    if (!std::isfinite(static_cast<float>(sum))) break;
-  }
-  return static_cast<double>(static_cast<float>(sum));
+template <class Sum>
+double sum_of(Sum sum, float x, int64_t count) {
+  for (int64_t i = 0; i < count && std::isfinite(sum.value()); ++i) sum.add(x);
+  return sum.value();
 }
 
 // The variance of one addition is f (1 - f) spacing^2 where f is the part of a spacing that is left over. The
@@ -101,7 +49,9 @@ AccumulateRow plain_row(const AccumulateReport& report, SumMethod method) {
   const X x(static_cast<float>(r.value));
   AccumulateRow row{.added = dtype_of<X>(), .accumulator = dtype_of<A>(), .method = method};
   row.increment = static_cast<double>(static_cast<float>(x));
-  row.sum = method == SumMethod::converted ? converted_sum<A>(x, r.count) : plain_sum<A>(x, r.count);
+  const auto summand = static_cast<float>(x);
+  row.sum = sum_of(PlainSum<A>(), method == SumMethod::converted ? static_cast<float>(A(summand)) : summand,
+                   r.count);
   SumPrediction predicted = predict_plain_sum(row.accumulator, row.increment, r.count);
   row.predicted = predicted.sum;
   row.stalls_at = predicted.stalls_at;
@@ -118,7 +68,7 @@ AccumulateRow kahan_row(const AccumulateReport& report) {
   const A x(static_cast<float>(r.value));
   AccumulateRow row{.added = dtype_of<A>(), .accumulator = dtype_of<A>(), .method = SumMethod::kahan};
   row.increment = static_cast<double>(static_cast<float>(x));
-  row.sum = kahan_sum(x, r.count);
+  row.sum = sum_of(KahanSum<A>(), static_cast<float>(x), r.count);
   const double n = static_cast<double>(r.count), u = format_of(row.accumulator).unit_roundoff();
   row.predicted = round_to(row.accumulator, n * row.increment);
   row.bound = (2 * u + n * u * u) * n * row.increment;
@@ -136,7 +86,7 @@ AccumulateRow stochastic_row(const AccumulateReport& report) {
   std::vector<double> sums;
   for (int run = 0; run < r.runs; ++run) {
     const PhiloxKey key = philox_key(r.seed, cat("stochastic rounding ", name_of(row.accumulator), " ", run));
-    sums.push_back(stochastic_sum(x, r.count, key));
+    sums.push_back(sum_of(StochasticSum<A>(key), static_cast<float>(x), r.count));
     row.sum += sums.back() / r.runs;
   }
   row.predicted = static_cast<double>(r.count) * row.increment;

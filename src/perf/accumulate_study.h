@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
+#include "perf/running_sum.h"
 
 namespace kiln {
 
@@ -16,13 +16,6 @@ struct AccumulateRequest {
   double value = 0.01;  // > 0
   int runs = 32;        // of each row that draws
   uint64_t seed = 0;
-};
-
-enum class SumMethod {
-  plain,       // acc = round(acc + x)
-  converted,   // x becomes the accumulator's dtype first, then plain
-  kahan,       // what a rounding lost is kept in a second number of the same dtype and given back
-  stochastic,  // rounded up with the probability that makes the mean right
 };
 
 // What keeps the sum from being count x value.
@@ -78,7 +71,6 @@ struct AccumulateReport {
 
 AccumulateReport accumulate_study(const AccumulateRequest& request);
 
-std::string_view name_of(SumMethod m);
 std::string_view name_of(SumLimit l);
 
 }  // namespace kiln

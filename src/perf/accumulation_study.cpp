@@ -8,7 +8,6 @@
 #include "base/rng.h"
 #include "ops/cast/cast.h"
 #include "ops/linear/linear.h"
-#include "perf/float_format.h"
 
 namespace kiln {
 namespace {
@@ -33,9 +32,7 @@ std::vector<MicroBatch> draw_batches(const AccumulationRequest& r, int k) {
 // dW = sum of dy^T x in fp64, of the numbers as `dtype` holds them.
 std::vector<double> exact_gradient(const AccumulationRequest& r, const std::vector<MicroBatch>& batches,
                                    DType dtype) {
-  const auto held = [&](float x) {
-    return with_float(dtype, [&](auto zero) { return held_as<decltype(zero)>(x); });
-  };
+  const auto held = [&](float x) { return held_in(dtype, static_cast<double>(x)); };
   std::vector<double> dw(static_cast<std::size_t>(r.out * r.in));
   for (const MicroBatch& b : batches) {
     for (int64_t row = 0; row < r.batch; ++row) {
@@ -50,15 +47,10 @@ std::vector<double> exact_gradient(const AccumulationRequest& r, const std::vect
   return dw;
 }
 
-Tensor upload(RankContext& ctx, const Shape& shape, DType dtype, const std::vector<float>& values) {
-  const Tensor t = ctx.empty(shape, dtype);
-  upload_floats(ctx, t, values);
-  return t;
-}
-
 std::vector<float> accumulated(const AccumulationRequest& r, const std::vector<MicroBatch>& batches,
                                const ParamLayout& layout) {
   RankOptions options;
+  options.device = r.device;
   options.threads = 1;
   options.seed = r.seed;
   RankContext ctx(options);
@@ -69,24 +61,14 @@ std::vector<float> accumulated(const AccumulationRequest& r, const std::vector<M
   for (const MicroBatch& b : batches) {
     ctx.tape().reset();
     // A policy that casts at use starts from fp32 activations; the others have the weights' dtype throughout.
-    const Tensor x = upload(ctx, {r.batch, r.in}, params.policy().value, b.x);
+    const Tensor x = upload_as(ctx, {r.batch, r.in}, params.policy().value, b.x);
     const Tensor y = linear(ctx, cast_for(ctx, x, weight), weight);
-    ctx.tape().backward(y, upload(ctx, {r.batch, r.out}, y.dtype(), b.dy));
+    ctx.tape().backward(y, upload_as(ctx, {r.batch, r.out}, y.dtype(), b.dy));
   }
   std::vector<float> grad(static_cast<std::size_t>(r.out * r.in));
   download_floats(ctx, weight.grad, grad);
   ctx.tape().reset();
   return grad;
-}
-
-template <class A>
-double relative_error(const std::vector<A>& a, const std::vector<double>& right) {
-  double apart = 0, size = 0;
-  for (std::size_t i = 0; i < right.size(); ++i) {
-    apart += std::pow(static_cast<double>(a[i]) - right[i], 2);
-    size += right[i] * right[i];
-  }
-  return std::sqrt(apart / size);
 }
 
 // The sum after j of k micro-batches is about j / k of the whole, and is rounded there: spacing^2 / 12 is the
@@ -103,28 +85,37 @@ double predicted_rounding(DType arena, const std::vector<double>& right, int k) 
 
 }  // namespace
 
-AccumulationReport accumulation_study(const AccumulationRequest& request) {
+std::vector<AccumulationRow> gradient_accumulation(const AccumulationRequest& request) {
   const ParamLayout layouts[] = {{.precision = Precision::fp32},
                                  {.precision = Precision::autocast},
                                  {.precision = Precision::fp16},
                                  {.precision = Precision::bf16},
                                  {.precision = Precision::bf16, .narrow_grads = true},
                                  {.precision = Precision::pure_bf16}};
-  AccumulationReport report{request, {}};
+  std::vector<AccumulationRow> rows;
   for (const ParamLayout& layout : layouts)
-    report.rows.push_back({layout.precision, policy_of(layout.precision, layout.narrow_grads), {}});
+    rows.push_back({layout.precision, policy_of(layout.precision, layout.narrow_grads), {}});
   for (int k : request.micro_batches) {
     const std::vector<MicroBatch> batches = draw_batches(request, k);
     const std::vector<double> right = exact_gradient(request, batches, DType::f64);
-    for (std::size_t i = 0; i < report.rows.size(); ++i) {
-      AccumulationRow& row = report.rows[i];
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      AccumulationRow& row = rows[i];
       const double floor = relative_error(exact_gradient(request, batches, row.policy.compute), right);
       const double rounding = predicted_rounding(row.policy.grad, right, k);
       row.cells.push_back({k, relative_error(accumulated(request, batches, layouts[i]), right), floor,
                            std::hypot(floor, rounding)});
     }
   }
-  return report;
+  return rows;
+}
+
+AccumulationReport accumulation_study(const AccumulationRequest& request) {
+  SumRequest sums = request.sums;
+  sums.seed = request.seed;
+  sums.device = request.device;
+  return {request,
+          gradient_accumulation(request),
+          {linear_ce_sums(sums), all_reduce_sums(sums), adam_state_sums(sums), softmax_sums(sums)}};
 }
 
 }  // namespace kiln

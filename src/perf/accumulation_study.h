@@ -1,11 +1,13 @@
-// What gradient accumulation loses under each precision policy: the gradient of one linear layer over k
-// micro-batches, added up in the policy's own arena, against fp64.
+// What the sums of training lose, against fp64. Gradient accumulation under each precision policy: the
+// gradient of one linear layer over k micro-batches, added up in the policy's own arena. The other sums in
+// each dtype, with their cost: sum_table.h.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "autograd/precision.h"
+#include "perf/sum_table.h"
 
 namespace kiln {
 
@@ -13,7 +15,9 @@ struct AccumulationRequest {
   int64_t batch = 16;  // rows of a micro-batch
   int64_t in = 48, out = 24;
   std::vector<int> micro_batches = {1, 4, 16, 64};
-  uint64_t seed = 0;
+  uint64_t seed = 0;  // of all; and so is the device
+  Device device = Device::cpu();
+  SumRequest sums = {};
 };
 
 struct AccumulationCell {
@@ -32,8 +36,10 @@ struct AccumulationRow {
 struct AccumulationReport {
   AccumulationRequest request;
   std::vector<AccumulationRow> rows;
+  std::vector<SumTable> sums;
 };
 
+std::vector<AccumulationRow> gradient_accumulation(const AccumulationRequest& request);
 AccumulationReport accumulation_study(const AccumulationRequest& request);
 
 }  // namespace kiln

@@ -5,7 +5,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "perf/kernel_split.h"
+#include "perf/kernel_name.h"
 
 namespace kiln {
 namespace {
@@ -36,25 +36,10 @@ std::unordered_map<uint32_t, const CallRecord*> by_number(const std::vector<Call
 
 KernelGroup group_of(const KernelRecord& record, const TracedOp* op) {
   if (record.kind != KernelRecord::Kind::kernel) return KernelGroup::copy;
-  const KernelPart part = part_of(record);
-  const KernelGroup own = op != nullptr ? group_of_op(op->op) : KernelGroup::elementwise;
-  switch (part) {
-    case KernelPart::gemm:
-      return KernelGroup::matmul;
-    case KernelPart::loss:
-    case KernelPart::scalars:
-      return KernelGroup::reduction;
-    case KernelPart::update:
-      return KernelGroup::optimizer;
-    case KernelPart::copies:
-      return KernelGroup::copy;
-    case KernelPart::attention:
-      return own == KernelGroup::softmax ? own : KernelGroup::attention;
-    case KernelPart::pointwise:
-      break;
-  }
-  // What a product's or attention's op does beside its products is neither.
-  return own == KernelGroup::matmul ? KernelGroup::elementwise : own;
+  const bool library = of_a_library(record.name);
+  if (op == nullptr) return library ? KernelGroup::matmul : KernelGroup::elementwise;
+  if (op->op == "linear_cross_entropy") return library ? KernelGroup::matmul : KernelGroup::reduction;
+  return group_of_op(op->op);
 }
 
 uint32_t main_stream(const std::vector<KernelRecord>& kernels) {

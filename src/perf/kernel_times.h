@@ -1,6 +1,6 @@
 // When each kernel and each copy ran, as the GPU itself says: CUPTI's activity records. They cover kernels of
 // replayed graphs too, where no op is called and no mark can stand between two nodes. What a record cannot
-// say is which op launched it: kernel_split.h tells by the name, kernel_attribution.h by the call that did.
+// say is which op launched it: kernel_attribution.h finds out.
 #pragma once
 
 #include <cstdint>

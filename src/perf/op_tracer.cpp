@@ -35,20 +35,6 @@ TraceSpan span_of(const TracedOp& op, int index, TraceLane lane) {
 
 }  // namespace
 
-StepPhase phase_of(const RankContext& ctx) {
-  switch (ctx.phase()) {
-    case Phase::update:
-      return StepPhase::update;
-    case Phase::backward:
-    case Phase::recompute:
-      return StepPhase::backward;
-    case Phase::setup:
-    case Phase::forward:
-      break;
-  }
-  return StepPhase::forward;
-}
-
 OpTracer::OpTracer(RankContext& ctx, Clock clock, Now now)
     : ctx_(ctx), clock_(clock), now_(now ? std::move(now) : Now(steady_us)) {
   if (clock_ == Clock::marks) marks_.emplace(ctx);

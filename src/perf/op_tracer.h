@@ -15,9 +15,6 @@
 
 namespace kiln {
 
-// Which part of a step runs now: what is recomputed is work of backward.
-StepPhase phase_of(const RankContext& ctx);
-
 class OpTracer final : public OpObserver, public AllocObserver {
  public:
   enum class Clock { host, marks };

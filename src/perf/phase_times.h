@@ -6,31 +6,14 @@
 #include <array>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "autograd/op_observer.h"
 #include "autograd/rank_context.h"
+#include "perf/step_phase.h"
 #include "perf/timing.h"
 
 namespace kiln {
-
-enum class StepPart { forward, backward, update };
-inline constexpr int kStepParts = 3;
-std::string_view name_of(StepPart p);  // forward, backward, optimizer
-
-// Follows the ops of a step. Work that is done again for backward belongs to backward; the scalars of a
-// step's record belong to the phase they stand in; after backward an op of another micro-step's forward
-// begins a forward again, anything of the optimizer the update.
-class PhaseWatch {
- public:
-  StepPart phase() const { return phase_; }
-  void begin_step() { phase_ = StepPart::forward; }
-  bool advance(const OpEvent& event);  // did a phase begin with this op?
-
- private:
-  StepPart phase_ = StepPart::forward;
-};
 
 class PhaseTimes final : public OpObserver {
  public:
@@ -41,17 +24,17 @@ class PhaseTimes final : public OpObserver {
 
   void begin_step();
   // Waits for the step; seconds of each phase, which add up to all of it.
-  std::array<double, kStepParts> end_step();
+  std::array<double, kStepPhases> end_step();
 
   void on_op_begin(RankContext& ctx, const OpEvent& event) override;
 
  private:
   struct Mark {
     std::unique_ptr<TimingEvent> event;
-    StepPart next = StepPart::forward;  // the phase that begins here
+    StepPhase next = StepPhase::forward;  // the phase that begins here
   };
   RankContext& ctx_;
-  PhaseWatch watch_;
+  StepPhase phase_ = StepPhase::forward;
   std::unique_ptr<TimingEvent> begin_, end_;
   std::vector<Mark> marks_;
   std::size_t used_ = 0;
@@ -60,7 +43,7 @@ class PhaseTimes final : public OpObserver {
 
 // Samples of each phase, and of the step by the host's clock with the device waited for on both sides.
 struct PhaseTimings {
-  std::array<std::optional<Timing>, kStepParts> phases;
+  std::array<std::optional<Timing>, kStepPhases> phases;
   Timing host;
   bool captured = false;
 };

@@ -6,11 +6,6 @@
 
 namespace kiln {
 
-std::string_view name_of(StepPhase p) {
-  constexpr std::array<std::string_view, kStepPhases> kNames = {"forward", "backward", "optimizer"};
-  return kNames[static_cast<std::size_t>(p)];
-}
-
 std::string_view name_of(TraceLane lane) {
   constexpr std::array<std::string_view, kTraceLanes> kNames = {"CPU", "GPU", "copy", "communication"};
   return kNames[static_cast<std::size_t>(lane)];

@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "base/cost.h"
+#include "perf/step_phase.h"
 
 namespace kiln {
-
-enum class StepPhase { forward, backward, update };
-inline constexpr int kStepPhases = 3;
-std::string_view name_of(StepPhase p);  // forward, backward, optimizer
 
 // Rows of a timeline. On the CPU device an op runs where it is called, so its spans lie on the CPU lane.
 enum class TraceLane { cpu, gpu, copy, communication };

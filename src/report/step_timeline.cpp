@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "perf/kernel_split.h"
+#include "perf/kernel_name.h"
 #include "report/chrome_trace.h"
 
 namespace kiln {

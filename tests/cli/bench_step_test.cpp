@@ -299,14 +299,14 @@ TEST(BenchStep, KernelsAreShownByPartAndByName) {
   BenchStepReport report = run(little_request());
   StepRow& row = report.rows.at(0);
   ASSERT_TRUE(row.timed()) << row.reason;
-  std::vector<KernelRecord> records;
-  for (uint64_t step = 0; step < 3; ++step) {
-    const uint64_t t = 1000000 * step;
-    records.push_back({KernelRecord::Kind::kernel, "nvjet_hsh_128x64", t, t + 600000, 1});
-    records.push_back({KernelRecord::Kind::kernel, "nvjet_hsh_128x64", t + 600000, t + 700000, 2});
-    records.push_back({KernelRecord::Kind::copy, "memcpy", t + 750000, t + 900000, 0});
-  }
-  row.split = StepSplit{{}, split_kernels(records, 2)};
+  Trace step;
+  step.ops.resize(1);
+  step.ops[0].op = "linear";
+  step.end_us = 1000;
+  step.spans = {{TraceLane::gpu, KernelGroup::matmul, "nvjet_hsh_128x64", 0, 0, 600},
+                {TraceLane::gpu, KernelGroup::matmul, "nvjet_hsh_128x64", 0, 600, 700},
+                {TraceLane::copy, KernelGroup::copy, "memcpy", -1, 750, 900}};
+  row.split = StepSplit{{}, split_of({step, step}), 0.75};
   report.kernels = 1;
   const std::string text = step_text(report);
   EXPECT_NE(text.find("\ntraced step "), std::string::npos) << text;
@@ -318,6 +318,7 @@ TEST(BenchStep, KernelsAreShownByPartAndByName) {
   const json split = json::parse(step_json(report)).at("rows").at(0).at("split");
   EXPECT_EQ(split.at("by"), "kernels");
   EXPECT_EQ(split.at("steps"), 2);
+  EXPECT_EQ(split.at("attributed"), 0.75);
   EXPECT_NEAR(split.at("classes").at("copies").at("ms").get<double>(), 0.15, 1e-9);
   EXPECT_NEAR(split.at("gaps_ms").get<double>(), 0.15, 1e-9);
   EXPECT_NEAR(split.at("traced_step_ms").get<double>(), 1, 1e-9);

@@ -113,16 +113,61 @@ TEST(PrecisionLayerNormPage, JsonHasEveryCell) {
 }
 
 TEST(PrecisionAccumulationPage, HasEveryPolicyAndFits) {
-  AccumulationReport report = accumulation_study({});
+  AccumulationReport report;
+  report.rows = gradient_accumulation(report.request);
   EXPECT_LE(widest_line(accumulation_text(report)), 100u);
   const json page = json::parse(accumulation_json(report));
   EXPECT_EQ(page.at("study"), "accumulation");
+  EXPECT_EQ(page.at("device"), "cpu");
   ASSERT_EQ(page.at("rows").size(), 6u * 4);
   EXPECT_EQ(page["rows"][19].at("precision"), "bf16");
   EXPECT_EQ(page["rows"][19].at("grad"), "bf16");
   EXPECT_EQ(page["rows"][19].at("micro_batches"), 64);
   report.rows[0].cells[0].error = 0.125;
   EXPECT_NE(accumulation_text(report).find("1.2e-01"), std::string::npos);
+}
+
+TEST(PrecisionAccumulationPage, HasTheOtherSums) {
+  AccumulationRequest request;
+  request.seed = 4;
+  request.micro_batches = {1};
+  SumRequest& sums = request.sums;
+  sums.tokens = 65, sums.elements = 16, sums.ranks = 3, sums.steps = 20, sums.params = 4;
+  sums.width = 99, sums.rows = 2, sums.timed_elements = 64;
+  sums.timing = {.warmups = 0, .min_samples = 1, .max_samples = 1, .min_seconds = 0, .max_seconds = 0.01};
+  AccumulationReport report = accumulation_study(request);
+  EXPECT_LE(widest_line(accumulation_text(report)), 100u);
+  const json page = json::parse(accumulation_json(report));
+  ASSERT_EQ(page.at("sums").size(), 4u);
+  const char* names[] = {"linear_ce_dw", "all_reduce", "adam_state", "softmax"};
+  const std::size_t rows[] = {12, 9, 30, 11};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const json& table = page["sums"][i];
+    EXPECT_EQ(table.at("name"), names[i]);
+    ASSERT_EQ(table.at("rows").size(), rows[i]) << names[i];
+    const json& row = table["rows"][1];
+    for (const char* key : {"quantity", "method", "dtype", "ran", "roundings", "error", "predicted", "bound",
+                            "floor", "ns", "of_fp32", "bytes"})
+      EXPECT_TRUE(row.contains(key)) << key;
+  }
+  EXPECT_EQ(page["sums"][3]["rows"][8].at("ran"), "softmax fused, cpu");
+  EXPECT_TRUE(page["sums"][2]["rows"][1].at("ns").is_null());  // v: its cost stands with m
+}
+
+TEST(PrecisionAccumulationPage, SaysWhichSumsAreLost) {
+  SumTable table{"t", "a title", "thing", {}};
+  table.rows = {{"p", DType::bf16, "plain", "loop, host", 3, 0.02, 0.01, 1, 0.001, 5, 4, 2.5},
+                {"p", DType::f32, "op", "softmax fused, cuda:0", 3, 1e-7, 1e-7, 1, 0, 0.5, 8, 1}};
+  std::string text = sums_text(table);
+  EXPECT_NE(text.find("a title\nns and bytes: of one thing\n"), std::string::npos);
+  EXPECT_NE(text.find("op: softmax fused, cuda:0"), std::string::npos);
+  EXPECT_NE(text.find("every row is within a tenth"), std::string::npos);
+  EXPECT_NE(text.find("2.50"), std::string::npos);
+  table.rows[0].error = INFINITY;
+  text = sums_text(table);
+  EXPECT_NE(text.find("off by a tenth or more: plain of p in bf16\n"), std::string::npos);
+  EXPECT_NE(text.find("inf"), std::string::npos);
+  EXPECT_TRUE(sums_json(table)["rows"][0]["error"].is_null());
 }
 
 }  // namespace

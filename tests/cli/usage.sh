@@ -238,9 +238,14 @@ expect 0 0 '^\{' precision layernorm --json --width 33 --rows 2 --seed 1
 expect 0 0 'kiln precision layernorm --width' precision layernorm --help
 expect 2 1 "^kiln: --width is '1'; expected a number from 2 to 16384$" precision layernorm --width 1
 expect 2 1 "^kiln: --rows is '-3'; expected a number from 1 to 64$" precision layernorm --rows=-3
-expect 0 0 '^pure-bf16 +bf16 +bf16 +2 ' precision accumulation
-expect 0 0 '^\{' precision accumulation --json --batch 3
-expect 0 0 'kiln precision accumulation --batch' precision accumulation --help
+few="--tokens 65 --ranks 3 --steps 20 --width 99"
+expect 0 0 '^pure-bf16 +bf16 +bf16 +2 ' precision accumulation $few
+expect 0 0 '^weights +op +bf16 ' precision accumulation $few --device cpu
+expect 0 0 '^\{' precision accumulation --json --batch 3 $few
+expect 0 0 'kiln precision accumulation --tokens' precision accumulation --help
+expect 2 1 "^kiln: --ranks is '17'; expected a number from 2 to 16$" precision accumulation --ranks 17
+expect 2 1 "^kiln: --steps is 'many'; expected a number from 1 to 5000$" precision accumulation --steps many
+expect 2 2 "^kiln: kiln precision accumulation needs numbers, and meta has none$" precision accumulation --device meta
 expect 2 1 "^kiln: --batch is '0'; expected a number from 1 to 1024$" precision accumulation --batch 0
 expect 2 2 '^kiln: kiln precision needs the name of a study: ' precision
 expect 2 1 "^kiln: unexpected argument 'acumulate'; did you mean 'accumulate'\?$" precision acumulate

@@ -103,6 +103,7 @@ TEST_F(CudaStepClock, PartsAndGapsAddUpToTheTracedStep) {
     EXPECT_EQ(kernels, std::floor(kernels)) << "steps differ: " << row.variant_set();
     EXPECT_TRUE(gemm && attention) << row.variant_set();
     EXPECT_EQ(update, row.spec.mode == StepMode::full) << row.variant_set();
+    EXPECT_GT(row.split->attributed, 0.99) << row.variant_set();
   }
 }
 

@@ -128,12 +128,13 @@ TEST(KernelAttribution, AlignsTheLongestCommonSequence) {
   EXPECT_TRUE(align(Names{"a"}, Names{}).empty());
 }
 
-TEST(KernelAttribution, GroupsComeFromTheNameWhereAnOpHasSeveralKinds) {
+TEST(KernelAttribution, GroupsAreTheOpsAndProductsTheLibrarys) {
   const TracedOp loss = op("linear_cross_entropy", 0, 1), softmax = op("masked_softmax", 0, 1),
-                 cast = op("cast", 0, 1), attention = op("attention", 0, 1);
+                 cast = op("cast", 0, 1), product = op("batched_matmul", 0, 1),
+                 attention = op("attention", 0, 1);
   EXPECT_EQ(group_of(kernel("nvjet_tst_128", 0, 1, 1), &loss), KernelGroup::matmul);
   EXPECT_EQ(group_of(kernel("_ZN4kiln11held_row_LogitsChunk", 0, 1, 1), &loss), KernelGroup::reduction);
-  EXPECT_EQ(group_of(kernel("_ZN4kiln20some_convert_kernel", 0, 1, 1), &loss), KernelGroup::elementwise);
+  EXPECT_EQ(group_of(kernel("_ZN4kiln17write_sums_kernel", 0, 1, 1), &product), KernelGroup::matmul);
   EXPECT_EQ(group_of(kernel("_ZN4kiln1x20MaskedSoftmaxProblem", 0, 1, 1), &softmax), KernelGroup::softmax);
   EXPECT_EQ(group_of(kernel("_ZN4kiln20flash_forward", 0, 1, 1), &attention), KernelGroup::attention);
   EXPECT_EQ(group_of(kernel("_ZN4kiln1x", 0, 1, 1), &cast), KernelGroup::copy);

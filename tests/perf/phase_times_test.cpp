@@ -12,27 +12,18 @@
 namespace kiln {
 namespace {
 
-OpEvent event(const char* op, Pass pass, bool recomputed = false) {
-  return {op, "naive", "", pass, recomputed, {}, {}};
-}
-
-TEST(PhaseWatch, FollowsAStepOfTwoMicroSteps) {
-  PhaseWatch w;
-  w.begin_step();
-  auto at = [&](const char* op, Pass pass, bool recomputed = false) {
-    w.advance(event(op, pass, recomputed));
-    return w.phase();
-  };
-  EXPECT_EQ(at("embedding", Pass::forward), StepPart::forward);
-  EXPECT_EQ(at("accumulate_loss", Pass::forward), StepPart::forward);
-  EXPECT_EQ(at("linear", Pass::backward), StepPart::backward);
-  EXPECT_EQ(at("linear", Pass::forward, true), StepPart::backward) << "done again for backward";
-  EXPECT_EQ(at("embedding", Pass::forward), StepPart::forward) << "the next micro-step";
-  EXPECT_EQ(at("linear", Pass::backward), StepPart::backward);
-  EXPECT_EQ(at("square_sum", Pass::forward), StepPart::update);
-  EXPECT_EQ(at("adamw", Pass::forward), StepPart::update);
-  w.begin_step();
-  EXPECT_EQ(w.phase(), StepPart::forward);
+TEST(StepPhase, IsWhatTheRankIsAbout) {
+  RankContext ctx;
+  EXPECT_EQ(phase_of(ctx), StepPhase::forward) << "nobody has said anything";
+  const PhaseGuard update(ctx, Phase::update);
+  EXPECT_EQ(phase_of(ctx), StepPhase::update);
+  {
+    const PhaseGuard backward(ctx, Phase::backward);
+    EXPECT_EQ(phase_of(ctx), StepPhase::backward);
+    const PhaseGuard again(ctx, Phase::recompute);
+    EXPECT_EQ(phase_of(ctx), StepPhase::backward) << "done again for backward";
+  }
+  EXPECT_EQ(phase_of(ctx), StepPhase::update);
 }
 
 StepSpec nano(StepMode mode, bool graph) {
@@ -72,6 +63,38 @@ TEST(PhaseTimes, AddUpToTheStep) {
   }
   step.finish();
   ctx.remove_observer(&sleeper);
+}
+
+// What the phases of each micro-step take is added up: a nap follows the first op of every backward.
+TEST(PhaseTimes, MicroStepsShareTheirPhases) {
+  class NapInBackward final : public OpObserver {
+   public:
+    void on_op_end(RankContext& ctx, const OpEvent&) override {
+      const bool backward = phase_of(ctx) == StepPhase::backward;
+      if (backward && !was_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      was_ = backward;
+    }
+
+   private:
+    bool was_ = false;
+  };
+  for (Recompute recompute : {Recompute(Recompute::none), Recompute(Recompute::block)}) {
+    RankOptions rank;
+    rank.threads = 1;
+    RankContext ctx(rank);
+    PhaseTimes times(ctx);
+    NapInBackward nap;
+    ctx.add_observer(&nap);
+    StepSpec spec = nano(StepMode::full, false);
+    spec.model.recompute = recompute;
+    spec.step.micro_steps = 3;
+    StepRun step(ctx, spec);
+    times.begin_step();
+    step.run();
+    EXPECT_GE(times.end_step()[1], 0.06) << "a nap in each of three backwards";
+    step.finish();
+    ctx.remove_observer(&nap);
+  }
 }
 
 TEST(PhaseTimes, AForwardHasNoOtherPhase) {

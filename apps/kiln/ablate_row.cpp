@@ -36,6 +36,33 @@ ordered_json tags_json(const MemoryStats& m) {
 // JSON knows no infinity; null says that the figure was not finite.
 ordered_json finite(double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(); }
 
+// Steps between two marks each.
+class TimedSteps {
+ public:
+  TimedSteps(RankContext& ctx, const AblationSetup& setup, const std::shared_ptr<const TokenSet>& tokens)
+      : steps_(ctx, setup, tokens), marks_(ctx) {}
+
+  void run() {
+    begins_.push_back(marks_.mark());
+    steps_.run();
+    ends_.push_back(marks_.mark());
+  }
+  // In seconds, without those of the first `warmups`. Waits for all of them.
+  std::vector<double> samples(int warmups) {
+    (void)steps_.finish();
+    std::vector<double> seconds;
+    for (auto i = static_cast<std::size_t>(warmups); i < begins_.size(); ++i)
+      seconds.push_back(marks_.ms_between(begins_[i], ends_[i]) / 1e3);
+    return seconds;
+  }
+  bool captured() const { return steps_.captured(); }
+
+ private:
+  TrainingSteps steps_;
+  StreamMarks marks_;
+  std::vector<std::size_t> begins_, ends_;
+};
+
 double sum_of_floors(const std::vector<TimedOp>& ops, const Rates& best) {
   double sum = 0;
   for (const TimedOp& op : ops) sum += op.floor_ms(best);
@@ -137,24 +164,35 @@ bool AblationRows::judge(const PlannedRow& row, const Plan& p, ordered_json& lin
   return why.empty();
 }
 
+// On the CPU, where a step is done when its call returns and whatever else the machine does comes and goes
+// within minutes, each row takes turns with the baseline. On a GPU steps are queued, the next behind the one
+// before, and two queues would run into each other: there a row is timed by itself.
+std::unique_ptr<RankContext> AblationRows::baseline_beside(const PlannedRow& row, const Plan& p) {
+  if (row.group == "baseline" || request_.device.type != DeviceType::cpu) return nullptr;
+  const Plan base = plan({});
+  if (base.memory.peak_total + p.memory.peak_total > room_on(request_.device)) return nullptr;
+  return std::make_unique<RankContext>(rank_for(base.setup));
+}
+
 // False where it was stopped.
-bool AblationRows::time(const Plan& p, ordered_json& line) {
+bool AblationRows::time(const PlannedRow& row, const Plan& p, ordered_json& line) {
+  const std::unique_ptr<RankContext> beside = baseline_beside(row, p);
+  std::optional<TimedSteps> other;
+  if (beside) other.emplace(*beside, ablation_setup(shape_of(request_), {}, request_.device), tokens_);
   RankContext ctx(rank_for(p.setup));
   ctx.allocator().add_observer(&full_);
-  TrainingSteps steps(ctx, p.setup, tokens_);
-  StreamMarks marks(ctx);
+  TimedSteps steps(ctx, p.setup, tokens_);
   const int warmups = std::max(request_.warmups, p.setup.spec.step.graph ? 2 : 0);
   for (int i = 0; i < warmups + request_.steps; ++i) {
     if (asked_to_stop()) return false;
-    marks.mark();
+    if (other) other->run();
     steps.run();
   }
-  marks.mark();
-  (void)steps.finish();
-  std::vector<double> samples;
-  for (int i = warmups; i < warmups + request_.steps; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    samples.push_back(marks.ms_between(at, at + 1) / 1e3);
+  std::vector<double> samples = steps.samples(warmups);
+  if (other) {
+    ordered_json turns = ordered_json::array();
+    for (const double s : other->samples(warmups)) turns.push_back(std::round(ms(s) * 1e6) / 1e6);
+    line["baseline_samples"] = turns;
   }
   timing_ = summarize(std::move(samples));
   timing_.warmups = warmups;
@@ -199,7 +237,7 @@ std::optional<std::string> AblationRows::measure(const PlannedRow& row, const Pl
     } else if (p.memory.peak_total > room) {
       say("no memory", fmt::format("it needs {} of memory; {} are available", human({p.memory.peak_total}),
                                    human({room})));
-    } else if (judge(row, p, line) && !time(p, line)) {
+    } else if (judge(row, p, line) && !time(row, p, line)) {
       return std::nullopt;
     }
   } catch (const Error& error) {

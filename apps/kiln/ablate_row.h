@@ -35,7 +35,9 @@ class AblationRows {
   nlohmann::ordered_json described(const PlannedRow& row, const Plan& plan) const;
   const GateProbe& baseline();
   bool judge(const PlannedRow& row, const Plan& plan, nlohmann::ordered_json& line);
-  bool time(const Plan& plan, nlohmann::ordered_json& line);
+  bool time(const PlannedRow& row, const Plan& plan, nlohmann::ordered_json& line);
+  // The baseline, to take turns with the row; null where that is not to be.
+  std::unique_ptr<RankContext> baseline_beside(const PlannedRow& row, const Plan& plan);
   bool asked_to_stop() const { return request_.stop && request_.stop(); }
 
   AblateRequest request_;

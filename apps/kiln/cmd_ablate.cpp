@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -15,6 +16,7 @@
 #include "kiln/require_gpu.h"
 #include "kiln/stop_on_signals.h"
 #include "report/result_log.h"
+#include "report/result_table.h"
 
 namespace kiln::cli {
 namespace {
@@ -48,8 +50,8 @@ AblateRequest read_request(const Typed& t, const CommonOptions& common) {
   r.size = sizes.front();
   if (t.quick) {
     r.batch = 1;
-    r.context = 256;
-    r.warmups = 2;
+    r.context = 128;
+    r.warmups = 1;
     r.steps = 8;
     r.gate_steps = 4;
   }
@@ -90,6 +92,12 @@ void run_ablate(const Typed& typed, const CommonOptions& common) {
   if (format == PageFormat::csv) {
     for (const std::string& line : report.remarks) fmt::print(stderr, "{}\n", line);
   }
+  for (const nlohmann::json& row : report.rows) {
+    if (word_at(row, "gate") == "failed")
+      throw Error(fmt::format("{} {}: the gate failed: {}", word_at(row, "group"), word_at(row, "switch"),
+                              word_at(row, "reason")),
+                  "the other rows stand");
+  }
 }
 
 }  // namespace
@@ -103,11 +111,11 @@ CommandBody add_ablate(CLI::App& app, const CommonOptions& common) {
   app.add_option("--size", t->size, "A model by a name of kiln sizes (default small; quick: tiny)")
       ->type_name("NAME");
   app.add_option("--batch", t->batch, "Sequences of a step (default 4; quick: 1)")->type_name("N");
-  app.add_option("--ctx,--context", t->ctx, "Tokens of a sequence (default 512; quick: 256)")->type_name("N");
+  app.add_option("--ctx,--context", t->ctx, "Tokens of a sequence (default 512; quick: 128)")->type_name("N");
   app.add_option("--vocab", t->vocab, "Tokens of the vocabulary (default as the size has it)")
       ->type_name("N");
   app.add_option("--only", t->only, "Switches to turn on (default all)")->type_name("NAME,...");
-  app.add_option("--warmup", t->warmups, "Steps before the timed ones (default 3; quick: 2)")->type_name("N");
+  app.add_option("--warmup", t->warmups, "Steps before the timed ones (default 3; quick: 1)")->type_name("N");
   app.add_option("--steps", t->steps, "Timed steps of a row (default 10; quick: 8)")->type_name("N");
   app.add_option("--gate-steps", t->gate_steps,
                  "Steps of training before the losses are compared (default 8; quick: 4)")

@@ -29,6 +29,7 @@ std::span<const Command> commands() {
        "kiln precision accumulate", add_precision},
       {"ablate", "the optimizations one by one and together, each behind a quality gate",
        "kiln ablate --quick", add_ablate},
+      {"report", "stored rows to report.md, with tables and pictures", "kiln report --out runs", add_report},
       {"tune", "measures algorithms of matrix products, or tiles of attention, and keeps the fastest",
        "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --dtype bf16 --device cuda",
        add_tune},

@@ -17,7 +17,7 @@ std::string label_of(const json& row) {
   const std::string group = word_at(row, "group"), name = word_at(row, "switch");
   return group == "baseline" ? "baseline"
          : group == "again"  ? "baseline again"
-         : group == "added"  ? "+ " + name
+         : group == "added"  ? "+" + name
                              : name;
 }
 
@@ -103,8 +103,10 @@ std::vector<AblationLine> ablation_lines(std::span<const json> rows) {
   const json baseline = base->row;
   for (AblationLine& l : lines) {
     if (!l.timed()) continue;
-    l.speed = compare(samples_of(baseline), samples_of(l.row));
+    const std::vector<double> turns = samples_of(l.row, "baseline_samples");
+    l.speed = compare(turns.empty() ? samples_of(baseline) : turns, samples_of(l.row));
     if (l.speed.ratio == 0) l.speed.ratio = ratio_at(baseline, l.row, "p50_ms");
+    l.baseline_ms = l.speed.ratio * number_at(l.row, "p50_ms").value_or(0);
     l.predicted = ratio_at(baseline, l.row, "predicted_ms");
     l.memory = ratio_at(l.row, baseline, "peak_bytes");
   }
@@ -112,20 +114,21 @@ std::vector<AblationLine> ablation_lines(std::span<const json> rows) {
 }
 
 TextTable speedup_table(std::span<const AblationLine> lines) {
-  TextTable table = {{"switch", "ms p50", "95 % of mean", "verdict", "speed-up", "p", "foretold", "tokens/s",
-                      "predicted ms", "floor ms"}};
+  TextTable table = {{"switch", "ms p50", "95 % of mean", "verdict", "baseline ms", "speed-up", "p",
+                      "foretold", "tokens/s", "predicted ms", "floor ms"}};
   for (const AblationLine& l : lines) {
     if (!l.timed()) {
-      table.push_back({l.label, gate_word(l), "-", "-", "-", "-", "-", "-", "-", "-"});
+      table.push_back({l.label, gate_word(l), "-", "-", "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
     const bool base = word_at(l.row, "group") == "baseline";
     const bool compared = !base && l.speed.ratio > 0;
     table.push_back({l.label, shown(l.row, "p50_ms"),
                      fmt::format("{} to {}", shown(l.row, "ci95_low_ms"), shown(l.row, "ci95_high_ms")),
-                     word_at(l.row, "verdict"), compared ? str(l.speed) : "-",
-                     compared ? fmt::format("{:.2g}", l.speed.p) : "-", base ? "-" : times(l.predicted),
-                     shown(l.row, "tokens_per_s"), shown(l.row, "predicted_ms"), shown(l.row, "floor_ms")});
+                     word_at(l.row, "verdict"), compared ? figure(l.baseline_ms) : "-",
+                     compared ? str(l.speed) : "-", compared ? fmt::format("{:.2g}", l.speed.p) : "-",
+                     base ? "-" : times(l.predicted), shown(l.row, "tokens_per_s"),
+                     shown(l.row, "predicted_ms"), shown(l.row, "floor_ms")});
   }
   return table;
 }
@@ -168,14 +171,11 @@ TextTable gate_table(std::span<const AblationLine> lines) {
 
 std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines) {
   std::vector<std::string> said;
-  const AblationLine *base = find(lines, "baseline"), *all = nullptr, *best = nullptr, *least = nullptr;
+  const AblationLine *base = find(lines, "baseline"), *all = nullptr, *best = nullptr;
   for (const AblationLine& l : lines) {
     const std::string group = word_at(l.row, "group");
     if (!l.timed()) continue;
-    if (group == "added") {
-      all = &l;
-      if (least == nullptr || peak_mib(l) < peak_mib(*least)) least = &l;
-    }
+    if (group == "added") all = &l;
     if (group == "alone" && l.speed.verdict == Comparison::Verdict::faster &&
         (best == nullptr || l.speed.ratio > best->speed.ratio))
       best = &l;
@@ -186,7 +186,7 @@ std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines)
     if (all != nullptr)
       said.push_back(
           fmt::format("all of them together, {} to {} ms: {}; peak memory {:.2f} to {:.2f} MiB, {}",
-                      shown(base->row, "p50_ms"), shown(all->row, "p50_ms"), str(all->speed), peak_mib(*base),
+                      figure(all->baseline_ms), shown(all->row, "p50_ms"), str(all->speed), peak_mib(*base),
                       peak_mib(*all), times(all->memory)));
     said.push_back(best == nullptr
                        ? "by itself none makes the step faster by more than chance"
@@ -198,18 +198,23 @@ std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines)
                                  number_at(base->row, "baseline_last_loss").value_or(0)));
   }
   if (const AblationLine* again = find(lines, "again"); again != nullptr && again->timed())
-    said.push_back(again->speed.significant()
-                       ? fmt::format("the baseline, timed again at the end, is {} times as fast as at the "
-                                     "beginning: smaller differences than that are the machine's",
-                                     times(again->speed.ratio))
-                       : "the baseline, timed again at the end, is as fast as at the beginning");
+    said.push_back(
+        again->speed.significant()
+            ? fmt::format("the baseline against itself, at the end, is {}: differences smaller than that "
+                          "are the machine's",
+                          str(again->speed))
+            : fmt::format("the baseline against itself, at the end, is {}, as it should be",
+                          str(again->speed)));
+  std::vector<std::string> noisy, known;
   for (const AblationLine& l : lines) {
-    if (!l.timed())
-      said.push_back(fmt::format("{}: {}", l.label, l.why()));
-    else if (word_at(l.row, "verdict") == "noisy")
-      said.push_back(fmt::format("{}: noisy, its samples vary by {:.0f} % of their mean", l.label,
-                                 100 * number_at(l.row, "variation").value_or(0)));
+    if (word_at(l.row, "verdict") == "noisy") noisy.push_back(l.label);
+    const std::string why = fmt::format("{}: {}", word_at(l.row, "switch"), l.why());
+    if (l.timed() || std::find(known.begin(), known.end(), why) != known.end()) continue;
+    known.push_back(why);  // what a machine cannot do it can do neither alone nor with others
+    said.push_back(fmt::format("{}: {}", l.label, l.why()));
   }
+  if (!noisy.empty())
+    said.push_back(fmt::format("noisy, their means are not known to 5 %: {}", fmt::join(noisy, ", ")));
   return said;
 }
 

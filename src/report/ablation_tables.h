@@ -16,8 +16,9 @@ namespace kiln {
 
 struct AblationLine {
   nlohmann::json row;
-  std::string label;        // "baseline", "bf16", "+ bf16"
-  Comparison speed;         // against the baseline, by the samples of both
+  std::string label;        // "baseline", "bf16", "+bf16"
+  Comparison speed;         // against the baseline; where the two took turns, by the samples of those
+  double baseline_ms = 0;   // the median of those
   double predicted = 0;     // the same ratio of the predicted times; 0 where there is none
   double memory = 0;        // its peak over the baseline's; 0 where there is none
   bool timed() const;       // and so passed by the gate

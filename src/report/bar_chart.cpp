@@ -73,6 +73,11 @@ std::string bar_chart_svg(const BarChart& chart) {
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#ddd\"/><text x=\"{0:.1f}\" "
         "y=\"{3}\" text-anchor=\"middle\" fill=\"#555\">{4:.4g}</text>\n",
         x_of(i * step), kTop, below, below + 16, i * step);
+  if (chart.reference)
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#333\" stroke-dasharray=\"4 "
+        "3\"/>\n",
+        x_of(*chart.reference), kTop, below);
   double y = kTop;
   for (const Bar& b : chart.bars) {
     const double middle = y + kRow / 2;
@@ -94,11 +99,6 @@ std::string bar_chart_svg(const BarChart& chart) {
         svg_escaped(b.text));
     y += kRow;
   }
-  if (chart.reference)
-    svg += fmt::format(
-        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#333\" stroke-dasharray=\"4 "
-        "3\"/>\n",
-        x_of(*chart.reference), kTop, below);
   svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n</svg>\n",
                      left + plot / 2, height - 12, svg_escaped(chart.axis));
   return svg;

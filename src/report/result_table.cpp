@@ -99,9 +99,9 @@ std::string word_at(const json& row, const char* key) {
   return text;
 }
 
-std::vector<double> samples_of(const json& row) {
+std::vector<double> samples_of(const json& row, const char* key) {
   std::vector<double> samples;
-  const auto found = row.find("raw_samples");
+  const auto found = row.find(key);
   if (found == row.end() || !found->is_array()) return samples;
   for (const json& s : *found) {
     if (s.is_number()) samples.push_back(s.get<double>());

@@ -39,25 +39,44 @@ std::vector<std::string> words_of(const json& row, const Keys& keys) {
   return cells;
 }
 
-// "small full bf16 4 x 512 optimized": a bar's label, without what all rows share.
+// "ctx 512", "bf16": a number alone says nothing.
+std::string named(const json& row, const char* key) {
+  const std::string_view name = key;
+  const std::string word = word_at(row, key);
+  return name == "ctx" || name == "batch" || name == "recompute" || name == "graph"
+             ? fmt::format("{} {}", name, word)
+             : word;
+}
+
+// What all rows share is in the title, what tells them apart is a bar's label.
+struct Names {
+  std::string shared;
+  std::vector<std::string> rows;
+};
+
 template <class Keys>
-std::vector<std::string> labels(std::span<const json> rows, const Keys& keys) {
-  std::vector<std::string> all(rows.size());
+Names names_of(std::span<const json> rows, const Keys& keys) {
+  Names names{{}, std::vector<std::string>(rows.size())};
+  const auto add = [](std::string& text, const std::string& word) {
+    text += (text.empty() ? "" : " ") + word;
+  };
   for (const char* key : keys) {
-    const bool differs = std::any_of(rows.begin(), rows.end(), [&](const json& row) {
-      return word_at(row, key) != word_at(rows.front(), key);
+    const bool shared = std::all_of(rows.begin(), rows.end(), [&](const json& row) {
+      return word_at(row, key) == word_at(rows.front(), key);
     });
-    const bool names = std::string_view(key) == "size";
-    if (!differs && !names) continue;
+    if (shared && rows.size() > 1) {
+      if (!word_at(rows.front(), key).empty()) add(names.shared, named(rows.front(), key));
+      continue;
+    }
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const std::string word = word_at(rows[i], key);
-      const bool number = std::string_view(key) == "ctx" || std::string_view(key) == "batch";
-      if (!word.empty())
-        all[i] +=
-            fmt::format("{}{}{}", all[i].empty() ? "" : " ", number ? key + std::string(" ") : "", word);
+      if (!word_at(rows[i], key).empty()) add(names.rows[i], named(rows[i], key));
     }
   }
-  return all;
+  return names;
+}
+
+std::string titled(const char* title, const std::string& shared) {
+  return shared.empty() ? title : fmt::format("{}: {}", title, shared);
 }
 
 std::string no_time(const json& row) {
@@ -121,13 +140,13 @@ TextTable memory_rows_table(std::span<const json> rows) {
 
 BarChart step_rows_chart(std::span<const json> rows) {
   BarChart chart;
-  chart.title = "Time of a step";
+  const Names names = names_of(rows, kStepKeys);
+  chart.title = titled("Time of a step", names.shared);
   chart.marker = "predicted from operations and bytes";
   chart.axis = "ms, median";
-  const std::vector<std::string> names = labels(rows, kStepKeys);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto ms = number_at(rows[i], "p50_ms");
-    chart.bars.push_back({names[i], ms, ms ? figure(*ms) : no_time(rows[i]),
+    chart.bars.push_back({names.rows[i], ms, ms ? figure(*ms) : no_time(rows[i]),
                           ms ? number_at(rows[i], "predicted_ms") : std::nullopt, 1});
   }
   return chart;
@@ -135,16 +154,16 @@ BarChart step_rows_chart(std::span<const json> rows) {
 
 BarChart memory_rows_chart(std::span<const json> rows) {
   BarChart chart;
-  chart.title = "Peak memory of a step";
+  const Names names = names_of(rows, kMemoryKeys);
+  chart.title = titled("Peak memory of a step", names.shared);
   chart.series = {"predicted only", "measured"};
   chart.marker = "predicted";
   chart.axis = "MiB";
-  const std::vector<std::string> names = labels(rows, kMemoryKeys);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto measured = number_at(rows[i], "measured_peak_bytes"),
                predicted = number_at(rows[i], "predicted_peak_bytes");
     const std::optional<double> bytes = measured ? measured : predicted;
-    Bar bar{names[i], std::nullopt, "-", std::nullopt, measured ? 1 : 0};
+    Bar bar{names.rows[i], std::nullopt, "-", std::nullopt, measured ? 1 : 0};
     if (bytes) {
       bar.value = *bytes / 0x1p20;
       bar.text = fmt::format("{:.2f}", *bar.value);

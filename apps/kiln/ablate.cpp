@@ -38,32 +38,33 @@ std::string study_id(const AblateRequest& r, const MeasuredPlace& place) {
 const json* find_row(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned) {
   const auto found = std::find_if(rows.rbegin(), rows.rend(), [&](const json& row) {
     return word_at(row, "study") == study && word_at(row, "group") == planned.group &&
-           word_at(row, "switch") == planned.name;
+           word_at(row, "switch") == planned.name &&
+           (planned.on.empty() || row.value("switches", json()) == json(planned.on));
   });
   if (found == rows.rend()) return nullptr;
   const std::string gate = word_at(*found, "gate");
   return gate == "failed" || gate == "no memory" ? nullptr : &*found;
 }
 
-// The first that is added up is the first by itself.
-const json* same_alone(const std::vector<json>& rows, const PlannedRow& planned) {
-  if (planned.group != "added" || !planned.cannot.empty() || planned.on.size() != 1) return nullptr;
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const json& row) {
+// Of an `added` row: what became of the switch by itself.
+const json& row_alone(const std::vector<json>& rows, const PlannedRow& planned) {
+  return *std::find_if(rows.begin(), rows.end(), [&](const json& row) {
     return word_at(row, "group") == "alone" && word_at(row, "switch") == planned.name;
   });
-  return found == rows.end() ? nullptr : &*found;
 }
 
-// Of the same group, or the baseline: all switches but the row's own.
-const PlannedRow* row_before(const std::vector<PlannedRow>& plan, std::size_t at) {
-  const PlannedRow& row = plan[at];
-  if (row.group == "alone") return &plan.front();
-  if (row.group != "added") return nullptr;
-  for (std::size_t i = at; i-- > 0;) {
-    if (plan[i].group == "added" && plan[i].cannot.empty()) return &plan[i];
-    if (plan[i].group == "alone") break;
-  }
-  return &plan.front();
+// What cannot be, does nothing or computes something else by itself is not added to the others. One that
+// finds no memory may find some beside them.
+bool can_be_added(const json& alone) {
+  const std::string gate = word_at(alone, "gate");
+  return gate == "passed" || gate == "no memory";
+}
+
+// Without a baseline there is nothing to compare with.
+void check_baseline(const json& row) {
+  if (word_at(row, "gate") != "passed")
+    throw Error(fmt::format("the baseline could not be timed: {}", word_at(row, "reason")),
+                "take a smaller --size, --batch or --ctx");
 }
 
 // The better of two: rows are put beside their ceilings as soon as they are done, so these come first, and
@@ -101,14 +102,8 @@ std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only,
     plan.push_back({"alone", std::string(name), {name}, cannot});
     possible += cannot.empty() ? 1 : 0;
   }
-  std::vector<std::string_view> on;
-  for (std::size_t i = 1; possible > 1 && i <= only.size(); ++i) {
-    PlannedRow row = plan[i];
-    row.group = "added";
-    if (row.cannot.empty()) on.push_back(only[i - 1]);
-    row.on = on;
-    plan.push_back(std::move(row));
-  }
+  for (std::size_t i = 1; possible > 1 && i <= only.size(); ++i)
+    plan.push_back({"added", plan[i].name, {}, plan[i].cannot});
   plan.push_back({"again", "", {}, ""});
   return plan;
 }
@@ -130,8 +125,17 @@ AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
   const std::vector<PlannedRow> plan = ablation_plan(r.only, r.device);
   report.planned = plan.size();
   std::size_t reused = 0;
+  PlannedRow sum = plan.front();  // the last of the `added` rows, or the baseline
   for (std::size_t at = 0; at < plan.size(); ++at) {
-    const PlannedRow& planned = plan[at];
+    PlannedRow planned = plan[at];
+    const PlannedRow before = planned.group == "added" ? sum : plan.front();
+    const json* alone = planned.group == "added" ? &row_alone(report.rows, planned) : nullptr;
+    const bool added = alone != nullptr && can_be_added(*alone);
+    if (added) {
+      planned.on = sum.on;
+      planned.on.push_back(r.only[at - 1 - r.only.size()]);
+      sum = planned;
+    }
     if (const json* row = r.fresh ? nullptr : find_row(stored, study, planned)) {
       report.rows.push_back(*row);
       ++reused;
@@ -140,15 +144,16 @@ AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
     if (r.stop && r.stop()) break;
     progress(fmt::format("row {} of {}: {} {}", at + 1, plan.size(), planned.group, planned.name));
     json row;
-    if (const json* alone = same_alone(report.rows, planned)) {
+    if (alone != nullptr && (!added || planned.on.size() == 1)) {  // the same work, or the same reason
       row = *alone;
       row["group"] = planned.group;
     } else {
-      const std::optional<std::string> line = rows.measure(planned, row_before(plan, at));
+      const std::optional<std::string> line = rows.measure(planned, planned.on.empty() ? nullptr : &before);
       if (!line) break;
       row = json::parse(*line);
       row["study"] = study;
     }
+    if (at == 0) check_baseline(row);
     store(row.dump(-1, ' ', false, json::error_handler_t::replace));
     report.rows.push_back(std::move(row));
   }

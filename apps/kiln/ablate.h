@@ -33,8 +33,8 @@ struct AblateRequest {
 struct PlannedRow {
   std::string group;  // baseline, alone, added, or again: the baseline once more, after all others
   std::string name;   // the switch that makes the row; empty of the baseline
-  std::vector<std::string_view> on;
-  std::string cannot;  // why this device cannot do it
+  std::vector<std::string_view> on;  // of an `added` row: known when those before it are done
+  std::string cannot;                // why this device cannot do it
 };
 std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only, const Device& device);
 

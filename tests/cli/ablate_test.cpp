@@ -64,8 +64,8 @@ TEST(Ablate, ThePlanIsOneByOneThenAddedUp) {
   EXPECT_EQ(plan.front().group, "baseline");
   EXPECT_EQ(plan[3].on, std::vector<std::string_view>{"bf16"});
   EXPECT_FALSE(plan[2].cannot.empty());
-  EXPECT_EQ(plan[6].on, (std::vector<std::string_view>{"fused_rope", "bf16"}))
-      << "what cannot be is left out";
+  EXPECT_EQ(plan[6].group, "added");
+  EXPECT_EQ(plan[6].name, "bf16");
   EXPECT_EQ(plan.back().group, "again");
   EXPECT_EQ(ablation_plan({"bf16"}, Device::cpu()).size(), 3U) << "one alone adds up to itself";
   EXPECT_TRUE(ablation_plan(only, Device::cuda())[2].cannot.empty());
@@ -93,13 +93,15 @@ TEST(Ablate, RowsAreJudgedTimedAndStored) {
     EXPECT_EQ(row.at("gate"), "passed");
     EXPECT_EQ(row.at("peak_bytes"), row.at("predicted_peak_bytes")) << row.at("switches");
     EXPECT_LE(row.at("floor_ms"), row.at("predicted_ms"));
-    if (row.at("group") != "baseline") EXPECT_EQ(row.at("baseline_samples").size(), 4U);
+    EXPECT_EQ(row.contains("baseline_samples"), row.at("group") != "baseline");
   }
   EXPECT_EQ(d.stored[1].at("ops").at("rope"), "fused");
   EXPECT_EQ(d.stored[0].at("ops").at("rope"), "naive");
   EXPECT_EQ(d.stored[2].at("dtype"), "bf16");
   EXPECT_GT(d.stored[2].at("gate_errors").at("logits"), d.stored[1].at("gate_errors").at("logits"));
   EXPECT_EQ(d.stored[3].at("gate"), "not available");
+  EXPECT_EQ(d.stored[5].at("switches"), (json{"fused_rope", "bf16"}));
+  EXPECT_EQ(d.stored[6].at("reason"), d.stored[3].at("reason"));
   EXPECT_TRUE(has(d.stored[3].at("reason"), "cannot capture"));
   EXPECT_FALSE(d.stored[3].contains("p50_ms"));
   const std::string text = ablate_page(d.report, PageFormat::text);
@@ -121,6 +123,9 @@ TEST(Ablate, AToleranceThatNothingMeetsLeavesNoSpeedFigure) {
     EXPECT_FALSE(bf16.contains(key)) << key;
   EXPECT_TRUE(bf16.at("raw_samples").empty());
   EXPECT_EQ(d.stored[2].at("gate"), "passed") << "the same to the bit passes at any tolerance";
+  EXPECT_EQ(d.stored[3].at("gate"), "failed");
+  EXPECT_EQ(d.stored[4].at("switches"), json{"prefetch"}) << "what failed is not added to the others";
+  EXPECT_EQ(d.stored[4].at("gate"), "passed");
   const std::string text = ablate_page(d.report, PageFormat::text);
   EXPECT_TRUE(has(text, "bf16: gate failed: logits are off by"));
   EXPECT_EQ(json::parse(ablate_page(d.report, PageFormat::json)).at("not_timed").size(), 2U);

@@ -24,7 +24,8 @@ std::vector<std::string_view> all_switches() {
 // Ops whose choice differs from the baseline's.
 std::vector<std::string> changed_ops(const AblationSetup& setup) {
   std::vector<std::string> ops;
-  for (const auto& [op, variant] : choose_variants("baseline", "").ops.all()) {
+  const RunVariants baseline = choose_variants("baseline", "");
+  for (const auto& [op, variant] : baseline.ops.all()) {
     if (setup.variants.ops.find(op) != variant) ops.push_back(op);
   }
   return ops;

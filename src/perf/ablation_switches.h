@@ -33,8 +33,8 @@ struct AblationSetup {
   StepSpec spec;                 // of a whole step
   bool loader_prefetch = false;  // the host's half of prefetching
 
-  // The variants that the ops of its step take differ from another's, or something around them does.
-  std::string differences() const;  // "dtype=bf16,graph=on,...": all but the ops
+  std::string differences()
+      const;  // "dtype=bf16,graph=on,...": all that is decided besides the ops' variants
 };
 
 // `shape` has the model and the sizes of the step; everything a switch decides is set here.

@@ -35,6 +35,7 @@ std::string shown(const json& row, const char* key) {
 template <class Keys>
 std::vector<std::string> words_of(const json& row, const Keys& keys) {
   std::vector<std::string> cells;
+  cells.reserve(keys.size());
   for (const char* key : keys) cells.push_back(word_at(row, key).empty() ? "-" : word_at(row, key));
   return cells;
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kiln/ablate_pages.h"
+#include "kiln/bench_step.h"
 #include "kiln/command_line.h"
 #include "report/result_log.h"
 #include "support/temp_folder.h"
@@ -69,6 +70,29 @@ TEST(Ablate, ThePlanIsOneByOneThenAddedUp) {
   EXPECT_EQ(plan.back().group, "again");
   EXPECT_EQ(ablation_plan({"bf16"}, Device::cpu()).size(), 3U) << "one alone adds up to itself";
   EXPECT_TRUE(ablation_plan(only, Device::cuda())[2].cannot.empty());
+}
+
+// What a GPU would run is planned without one, so every set of switches must have variants there.
+TEST(Ablate, EveryRowCanBePlannedForAGpu) {
+  StepSpec shape;
+  shape.model = config_of(find_model_size("small"));
+  shape.step.batch = 4;
+  shape.step.context = 512;
+  std::vector<std::string_view> on;
+  const auto planned = [&](const std::vector<std::string_view>& switches) {
+    const AblationSetup setup = ablation_setup(shape, switches, Device::cuda());
+    RankOptions rank;
+    rank.device = Device::cuda();
+    rank.variants = setup.variants.ops;
+    return plan_step(setup.spec, rank);
+  };
+  const StepPlan baseline = planned({});
+  for (const AblationSwitch& s : ablation_switches()) {
+    EXPECT_FALSE(planned({s.name}).ops.empty()) << s.name;
+    on.push_back(s.name);
+    EXPECT_FALSE(planned(on).ops.empty()) << s.name;
+  }
+  EXPECT_LT(planned(on).memory.peak_total, baseline.memory.peak_total / 2);
 }
 
 TEST(Ablate, RowsAreJudgedTimedAndStored) {

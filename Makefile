@@ -35,7 +35,7 @@ build: ## the CPU program: build/kiln
 	@cmake --build --preset release -j$(JOBS) --target kiln
 
 .PHONY: demo
-demo: build ## train a small language model for some minutes, and let it write
+demo: build ## train a small language model for some minutes, let it write, and see what each optimization gains
 	@tools/demo.sh build/kiln
 
 .PHONY: cuda

@@ -36,6 +36,7 @@ struct Command {
 
 std::span<const Command> commands();
 
+CommandBody add_ablate(CLI::App& app, const CommonOptions& common);
 CommandBody add_bench(CLI::App& app, const CommonOptions& common);
 CommandBody add_convert(CLI::App& app, const CommonOptions& common);
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
@@ -44,6 +45,7 @@ CommandBody add_memory(CLI::App& app, const CommonOptions& common);
 CommandBody add_ops(CLI::App& app, const CommonOptions& common);
 CommandBody add_precision(CLI::App& app, const CommonOptions& common);
 CommandBody add_profile(CLI::App& app, const CommonOptions& common);
+CommandBody add_report(CLI::App& app, const CommonOptions& common);
 CommandBody add_residuals(CLI::App& app, const CommonOptions& common);
 CommandBody add_sample(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);

@@ -99,6 +99,16 @@ std::string word_at(const json& row, const char* key) {
   return text;
 }
 
+std::vector<double> samples_of(const json& row, const char* key) {
+  std::vector<double> samples;
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_array()) return samples;
+  for (const json& s : *found) {
+    if (s.is_number()) samples.push_back(s.get<double>());
+  }
+  return samples;
+}
+
 ResultTable result_table(std::span<const json> rows, const std::vector<std::string>& axes) {
   // A word that follows from the axes alone (a size's vocabulary) would say nothing twice.
   auto cell_of = [&](const json& row) {

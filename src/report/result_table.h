@@ -28,5 +28,7 @@ std::string figure(double x);
 std::optional<double> number_at(const nlohmann::json& row, const char* key);
 // A word or a whole number at `key`, as text; empty where there is none.
 std::string word_at(const nlohmann::json& row, const char* key);
+// Every time that was taken, in ms; none where they were not stored.
+std::vector<double> samples_of(const nlohmann::json& row, const char* key = "raw_samples");
 
 }  // namespace kiln

@@ -28,14 +28,6 @@ std::string same_but(const json& row, std::initializer_list<std::string_view> ke
 
 bool timed(const json& row) { return word_at(row, "gate") == "passed" && number_at(row, "p50_ms"); }
 
-std::vector<double> samples_of(const json& row) {
-  std::vector<double> samples;
-  const auto found = row.find("raw_samples");
-  if (found == row.end() || !found->is_array()) return samples;
-  for (const json& s : *found) samples.push_back(s.get<double>());
-  return samples;
-}
-
 double ratio_at(const json& a, const json& b, const char* key) {
   const auto x = number_at(a, key), y = number_at(b, key);
   return x && y && *y > 0 ? *x / *y : 0;

@@ -223,6 +223,22 @@ expect 2 1 '^kiln: --format and --json are both given' bench flash --format md -
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench flash --device cuda:9999
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench attention --seq 8 --d 8 --device cpu --out /dev/null/x
 
+ablate=(ablate --size nano --batch 1 --ctx 16 --steps 2 --warmup 1 --gate-steps 1 --device cpu --threads 1)
+expect 1 2 '^kiln: there are no stored rows: ' report --out "$work/ablate"
+expect 0 0 '^fused_rope +[0-9.]+ ' "${ablate[@]}" --only fused_rope --out "$work/ablate"
+expect 0 0 '^cuda_graph: not available: cpu cannot capture a step' "${ablate[@]}" --only cuda_graph --out "$work/ablate"
+expect 0 0 '^group,switch,gate,' "${ablate[@]}" --only prefetch --format csv --out "$work/ablate"
+expect 0 0 '^\{' "${ablate[@]}" --only recompute --json --out "$work/ablate"
+expect 1 2 '^kiln: alone bf16: the gate failed: logits are off by ' "${ablate[@]}" --only bf16 --tolerance 1e-6 --out "$work/ablate"
+[[ $(grep -c '"command":"ablate"' "$work/ablate/results.jsonl") == 15 ]] || fail "kiln ablate: results.jsonl should have 15 rows"
+expect 0 0 '^15 of 15 stored rows are in .*/report.md, with 10 pictures in ' report --out "$work/ablate"
+expect 0 0 '^\{' report --json --out "$work/ablate"
+expect 1 2 '^kiln: cannot make the folder /dev/null/x/report: ' report --from "$work/ablate" --out /dev/null/x
+expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${ablate[@]}" --out /dev/null/x
+expect 2 2 "^hint: did you mean 'bf16'\?$" ablate --only bf61
+expect 2 2 '^kiln: meta runs no kernels' ablate --device meta
+expect 2 1 '^kiln: --format and --json are both given' ablate --format csv --json
+
 expect 0 0 '^fp16 \+= fp16 +9\.95312500 +-0\.0469 +0\.0021 +9\.95312500 ' precision accumulate
 expect 0 0 '^bf16 \+= bf16 +256\.0+ ' precision accumulate --value 1 --count 300
 expect 0 0 '^\{' precision accumulate --json --seed 3 --runs 4

@@ -1,0 +1,51 @@
+// One row of `kiln ablate`: planned on meta, judged by the gate, then timed.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "kiln/ablate.h"
+#include "kiln/bench_place.h"
+#include "kiln/out_of_memory.h"
+#include "perf/op_times.h"
+
+namespace kiln::cli {
+
+class AblationRows {
+ public:
+  AblationRows(const AblateRequest& request, MeasuredPlace place);
+
+  // The line for results.jsonl; nothing where it was stopped on the way. `before` has all switches but this
+  // row's own: a row that runs the same ops in the same way is none.
+  std::optional<std::string> measure(const PlannedRow& row, const PlannedRow* before);
+
+  const MeasuredPlace& place() const { return place_; }
+
+ private:
+  struct Plan {
+    AblationSetup setup;
+    MemoryStats memory;
+    std::vector<TimedOp> ops;
+    std::map<std::string, std::string> variants;  // of each op
+  };
+  Plan plan(const std::vector<std::string_view>& on) const;
+  RankOptions rank_for(const AblationSetup& setup) const;
+  double floor_ms(const Plan& plan);
+  Rates rates(Precision p) const;
+  nlohmann::ordered_json described(const PlannedRow& row, const Plan& plan) const;
+  const GateProbe& baseline();
+  bool judge(const PlannedRow& row, const Plan& plan, nlohmann::ordered_json& line);
+  bool time(const PlannedRow& row, const Plan& plan, nlohmann::ordered_json& line);
+  // The baseline, to take turns with the row; null where that is not to be.
+  std::unique_ptr<RankContext> baseline_beside(const PlannedRow& row, const Plan& plan);
+  bool asked_to_stop() const { return request_.stop && request_.stop(); }
+
+  AblateRequest request_;
+  MeasuredPlace place_;
+  std::shared_ptr<const TokenSet> tokens_;
+  std::optional<GateProbe> baseline_;  // once it is asked for
+  Timing timing_;                      // of the row under way
+  OutOfMemory full_;                   // of the same
+};
+
+}  // namespace kiln::cli

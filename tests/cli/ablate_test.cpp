@@ -1,0 +1,227 @@
+// `kiln ablate` on a model of nothing, and `kiln report` on what it stored.
+#include "kiln/ablate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "kiln/ablate_pages.h"
+#include "kiln/bench_step.h"
+#include "kiln/command_line.h"
+#include "report/result_log.h"
+#include "support/temp_folder.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::json;
+
+AblateRequest little_request() {
+  AblateRequest r;
+  r.size = find_model_size("nano");
+  r.batch = 2;
+  r.context = 24;
+  r.warmups = 1;
+  r.steps = 4;
+  r.gate_steps = 2;
+  r.only = {"fused_rope", "bf16", "cuda_graph"};
+  r.device = Device::cpu();
+  r.threads = 1;
+  return r;
+}
+
+struct Done {
+  AblateReport report;
+  std::vector<json> stored;
+};
+
+Done run(const AblateRequest& r, const std::vector<json>& before = {}) {
+  Done d;
+  check_ablate(r);
+  d.report = ablate(
+      r, before, [](const std::string&) {},
+      [&](const std::string& line) { d.stored.push_back(json::parse(line)); });
+  return d;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+std::string said(const std::vector<std::string>& args) {
+  try {
+    parse_command_line(args).run();
+  } catch (const Error& e) {
+    return std::string(e.what()) + "\n" + e.hint();
+  }
+  return "done";
+}
+
+TEST(Ablate, ThePlanIsOneByOneThenAddedUp) {
+  const std::vector<std::string_view> only = {"fused_rope", "cuda_graph", "bf16"};
+  const std::vector<PlannedRow> plan = ablation_plan(only, Device::cpu());
+  ASSERT_EQ(plan.size(), 8U);
+  EXPECT_EQ(plan.front().group, "baseline");
+  EXPECT_EQ(plan[3].on, std::vector<std::string_view>{"bf16"});
+  EXPECT_FALSE(plan[2].cannot.empty());
+  EXPECT_EQ(plan[6].group, "added");
+  EXPECT_EQ(plan[6].name, "bf16");
+  EXPECT_EQ(plan.back().group, "again");
+  EXPECT_EQ(ablation_plan({"bf16"}, Device::cpu()).size(), 3U) << "one alone adds up to itself";
+  EXPECT_TRUE(ablation_plan(only, Device::cuda())[2].cannot.empty());
+}
+
+// What a GPU would run is planned without one, so every set of switches must have variants there.
+TEST(Ablate, EveryRowCanBePlannedForAGpu) {
+  StepSpec shape;
+  shape.model = config_of(find_model_size("small"));
+  shape.step.batch = 4;
+  shape.step.context = 512;
+  std::vector<std::string_view> on;
+  const auto planned = [&](const std::vector<std::string_view>& switches) {
+    const AblationSetup setup = ablation_setup(shape, switches, Device::cuda());
+    RankOptions rank;
+    rank.device = Device::cuda();
+    rank.variants = setup.variants.ops;
+    return plan_step(setup.spec, rank);
+  };
+  const StepPlan baseline = planned({});
+  for (const AblationSwitch& s : ablation_switches()) {
+    EXPECT_FALSE(planned({s.name}).ops.empty()) << s.name;
+    on.push_back(s.name);
+    EXPECT_FALSE(planned(on).ops.empty()) << s.name;
+  }
+  EXPECT_LT(planned(on).memory.peak_total, baseline.memory.peak_total / 2);
+}
+
+TEST(Ablate, RowsAreJudgedTimedAndStored) {
+  const Done d = run(little_request());
+  ASSERT_EQ(d.report.rows.size(), 8U);
+  EXPECT_EQ(d.stored.size(), 8U);
+  EXPECT_FALSE(d.report.stopped());
+  const json page = json::parse(ablate_page(d.report, PageFormat::json));
+  EXPECT_EQ(page.at("rows").size(), 6U);
+  EXPECT_EQ(page.at("not_timed").size(), 2U);
+  EXPECT_EQ(page.at("speedups").size(), 6U);
+  for (const json& row : page.at("rows")) {
+    for (const char* key :
+         {"command", "study",        "group",    "switch",      "switches",     "size",
+          "device",  "dtype",        "batch",    "ctx",         "vocab",        "ranks",
+          "link",    "variant_set",  "ops",      "gate_steps",  "gate_errors",  "gate_tolerances",
+          "warmups", "samples",      "mean_ms",  "std_ms",      "p50_ms",       "p95_ms",
+          "min_ms",  "ci95_low_ms",  "verdict",  "raw_samples", "tokens_per_s", "flops",
+          "bytes",   "predicted_ms", "floor_ms", "peak_by_tag", "floor_bytes",  "build_id",
+          "host",    "time"})
+      EXPECT_TRUE(row.contains(key)) << key;
+    EXPECT_EQ(row.at("gate"), "passed");
+    EXPECT_EQ(row.at("peak_bytes"), row.at("predicted_peak_bytes")) << row.at("switches");
+    EXPECT_LE(row.at("floor_ms"), row.at("predicted_ms"));
+    EXPECT_EQ(row.contains("baseline_samples"), row.at("group") != "baseline");
+  }
+  EXPECT_EQ(d.stored[1].at("ops").at("rope"), "fused");
+  EXPECT_EQ(d.stored[0].at("ops").at("rope"), "naive");
+  EXPECT_EQ(d.stored[2].at("dtype"), "bf16");
+  EXPECT_GT(d.stored[2].at("gate_errors").at("logits"), d.stored[1].at("gate_errors").at("logits"));
+  EXPECT_EQ(d.stored[3].at("gate"), "not available");
+  EXPECT_EQ(d.stored[5].at("switches"), (json{"fused_rope", "bf16"}));
+  EXPECT_EQ(d.stored[6].at("reason"), d.stored[3].at("reason"));
+  EXPECT_TRUE(has(d.stored[3].at("reason"), "cannot capture"));
+  EXPECT_FALSE(d.stored[3].contains("p50_ms"));
+  const std::string text = ablate_page(d.report, PageFormat::text);
+  EXPECT_TRUE(has(text, "\n+bf16 "));
+  EXPECT_TRUE(has(text, "cuda_graph: not available: cpu cannot capture a step"));
+  for (const PageFormat f : {PageFormat::markdown, PageFormat::latex, PageFormat::csv})
+    EXPECT_TRUE(has(ablate_page(d.report, f), f == PageFormat::latex ? "fused\\_rope" : "fused_rope"));
+}
+
+TEST(Ablate, AToleranceThatNothingMeetsLeavesNoSpeedFigure) {
+  AblateRequest r = little_request();
+  r.only = {"bf16", "prefetch"};
+  r.tolerance = 1e-6;
+  const Done d = run(r);
+  const json& bf16 = d.stored[1];
+  EXPECT_EQ(bf16.at("gate"), "failed");
+  EXPECT_TRUE(has(bf16.at("reason"), "logits are off by"));
+  for (const char* key : {"p50_ms", "mean_ms", "tokens_per_s", "peak_bytes"})
+    EXPECT_FALSE(bf16.contains(key)) << key;
+  EXPECT_TRUE(bf16.at("raw_samples").empty());
+  EXPECT_EQ(d.stored[2].at("gate"), "passed") << "the same to the bit passes at any tolerance";
+  EXPECT_EQ(d.stored[3].at("gate"), "failed");
+  EXPECT_EQ(d.stored[4].at("switches"), json{"prefetch"}) << "what failed is not added to the others";
+  EXPECT_EQ(d.stored[4].at("gate"), "passed");
+  const std::string text = ablate_page(d.report, PageFormat::text);
+  EXPECT_TRUE(has(text, "bf16: gate failed: logits are off by"));
+  EXPECT_EQ(json::parse(ablate_page(d.report, PageFormat::json)).at("not_timed").size(), 2U);
+}
+
+TEST(Ablate, StoppedItKeepsItsRowsAndGoesOnFromThere) {
+  AblateRequest r = little_request();
+  int asked = 0;
+  r.stop = [&] { return ++asked > 8; };  // within a row: rows and steps ask
+  const Done first = run(r);
+  ASSERT_GT(first.stored.size(), 0U);
+  ASSERT_LT(first.stored.size(), 8U);
+  EXPECT_TRUE(first.report.stopped());
+  EXPECT_TRUE(has(ablate_page(first.report, PageFormat::text), "the same command goes on from there"));
+  r.stop = nullptr;
+  const Done second = run(r, first.stored);
+  EXPECT_EQ(second.stored.size(), 8U - first.stored.size());
+  EXPECT_EQ(second.report.rows.front(), first.stored.front());
+  EXPECT_TRUE(has(second.report.remarks.at(0), "of 8 rows were measured before"));
+  std::vector<json> all = first.stored;
+  all.insert(all.end(), second.stored.begin(), second.stored.end());
+  EXPECT_EQ(run(r, all).stored.size(), 0U);
+  AblateRequest other = r;
+  other.context = 16;
+  other.only = {"bf16"};
+  EXPECT_EQ(run(other, all).stored.size(), 3U) << "another study's rows are none of its own";
+  r.fresh = true;
+  r.only = {"bf16"};
+  EXPECT_EQ(run(r, all).stored.size(), 3U);
+  all[1]["gate"] = "failed";
+  r = little_request();
+  EXPECT_EQ(run(r, all).stored.size(), 1U) << "a failure is tried again";
+}
+
+TEST(Ablate, WhatIsAskedWronglyIsSaid) {
+  const TempFolder folder;
+  const std::string out = "--out=" + (folder / "runs");
+  EXPECT_TRUE(has(said({"ablate", "--only", "fusd_rope", out}), "did you mean 'fused_rope'?"));
+  EXPECT_TRUE(has(said({"ablate", "--size", "smal", out}), "did you mean 'small'?"));
+  EXPECT_TRUE(has(said({"ablate", "--size", "nano,tiny", out}), "--size has 2 values"));
+  EXPECT_TRUE(has(said({"ablate", "--device", "meta", out}), "meta runs no kernels"));
+  EXPECT_TRUE(has(said({"ablate", "--steps", "0", out}), "--steps"));
+  EXPECT_TRUE(has(said({"ablate", "--tolerance", "-1", out}), "--tolerance"));
+  EXPECT_TRUE(has(said({"ablate", "--size", "nano", "--device", "cpu", "--out", "/dev/null/x"}),
+                  "cannot write /dev/null/x/results.jsonl"));
+}
+
+TEST(Report, PageAndPicturesAreMadeOfTheStoredRows) {
+  const TempFolder folder;
+  const std::string runs = folder / "runs", page = folder / "page";
+  EXPECT_TRUE(has(said({"report", "--out", runs}), "there are no stored rows"));
+  EXPECT_TRUE(has(said({"report", "--out", runs}), "kiln ablate --quick"));
+  AblateRequest r = little_request();
+  r.only = {"fused_rope"};
+  for (const json& row : run(r).stored) append_results(runs, {row.dump()});
+  std::ofstream(runs + "/results.jsonl", std::ios::app) << R"({"command":"abl)";
+  EXPECT_EQ(said({"report", "--from", runs, "--out", page}), "done");
+  const auto text_of = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string text = text_of(page + "/report.md");
+  EXPECT_TRUE(has(text, "| fused_rope |"));
+  EXPECT_TRUE(has(text, "the last line was cut off after 15 bytes and is removed"));
+  EXPECT_TRUE(has(text_of(page + "/report/ablation-1-speedup.svg"), "fused_rope"));
+  EXPECT_TRUE(
+      has(said({"report", "--from", runs, "--out", "/dev/null/x"}), "cannot make the folder /dev/null/x"));
+  EXPECT_EQ(said({"report", "--from", runs, "--out", page}), "done");
+  EXPECT_FALSE(has(text_of(page + "/report.md"), "cut off")) << "repaired for good";
+  append_results(folder / "others", {R"({"command":"profile"})"});
+  EXPECT_TRUE(has(said({"report", "--from", folder / "others", "--out", page}), "none of the 1 rows"));
+}
+
+}  // namespace
+}  // namespace kiln::cli

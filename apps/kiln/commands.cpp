@@ -27,6 +27,8 @@ std::span<const Command> commands() {
        "kiln residuals --op rms_norm --shape 4,512,2560", add_residuals},
       {"precision", "what number formats do: accumulate, toymodel, layernorm, accumulation",
        "kiln precision accumulate", add_precision},
+      {"study", "all sweeps of the 2025 or 2026 course, one after another, into one folder",
+       "kiln study 2025 --scale tiny", add_study},
       {"tune", "measures algorithms of matrix products, or tiles of attention, and keeps the fastest",
        "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --dtype bf16 --device cuda",
        add_tune},

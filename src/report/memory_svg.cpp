@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "report/svg_parts.h"
+
 namespace kiln {
 namespace {
 
@@ -83,21 +85,6 @@ double grid_step(double most) {
   }
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string_view colour_of(Tag tag) {
@@ -117,11 +104,7 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
   const std::vector<Column> columns = columns_of(record, a, axis);
   const double most = 1.12 * std::max<double>(1, static_cast<double>(a.peak.bytes));
   const auto y_of = [&](double bytes) { return kTop + kPlotHeight * (1 - bytes / most); };
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
-      "<text x=\"{2}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{3}</text>\n",
-      kWidth, kHeight, kLeft, escaped(title));
+  std::string svg = svg_head(kWidth, kHeight, kLeft, title);
 
   // Phases: one rectangle for each run of columns, named where there is room.
   for (std::size_t from = 0; from < kColumns;) {
@@ -206,7 +189,7 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#333\" stroke-dasharray=\"3 3\"/>"
         "<text x=\"{3:.1f}\" y=\"{4}\" fill=\"#333\">{5}</text>\n",
-        x, kTop, kTop + kPlotHeight, x + 4, kTop + 12, escaped(m.name));
+        x, kTop, kTop + kPlotHeight, x + 4, kTop + 12, svg_escaped(m.name));
   }
   svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n</svg>\n",
                      kLeft + kPlotWidth / 2, kHeight - 14, axis.label());

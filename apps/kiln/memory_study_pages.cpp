@@ -92,32 +92,38 @@ std::vector<NamedPicture> scaling_charts(const ScalingReport& report) {
     peak.x_ticks.push_back({static_cast<double>(context), fmt::format("{}", context)});
   LineChart parts = peak;
   parts.title = "Peak of the activations, and the score matrices held at the peak";
+  const auto draw = [](LineChart& chart, ChartLine line, LineStyle style, std::size_t colour,
+                       std::string line_name) {
+    line.style = style;
+    line.colour = colour;
+    line.name = std::move(line_name);
+    if (!line.points.empty()) chart.lines.push_back(std::move(line));
+  };
   std::size_t colour = 0;
   for (const ScalingSeries& s : report.series) {
-    ChartLine measured, predicted, floor, activations, scores;
+    ChartLine ran, predicted, floor, own_ran, own, scores;
     for (const ScalingPoint& p : s.points) {
       const auto add = [&p](ChartLine& line, std::size_t bytes) {
         line.points.push_back({static_cast<double>(p.context), static_cast<double>(bytes) / 0x1p20});
       };
-      if (p.measured) add(measured, p.measured->peak_total);
+      if (p.measured) {
+        add(ran, p.measured->peak_total);
+        add(own_ran, p.measured->peak[Tag::activation]);
+      }
       add(predicted, p.predicted.peak_total);
       add(floor, floor_bytes(q.spec));
-      add(activations, p.activations);
-      add(scores, p.scores);
+      add(own, p.activations);
+      if (p.scores > 0) add(scores, p.scores);
     }
-    const auto draw = [&](LineChart& chart, ChartLine& line, LineStyle style, std::string name) {
-      line.style = style;
-      line.name = std::move(name);
-      line.colour = colour;
-      if (!line.points.empty()) chart.lines.push_back(std::move(line));
-    };
-    const bool ran = !measured.points.empty();
-    draw(peak, measured, LineStyle::measured, s.attention);
-    draw(peak, predicted, LineStyle::predicted, ran ? "" : s.attention);
-    draw(peak, floor, LineStyle::floor, "");
-    draw(parts, activations, LineStyle::predicted,
-         fmt::format("{}, activations: x^{:.2f} at the end", s.attention, s.fit.last));
-    draw(parts, scores, LineStyle::floor, fmt::format("{}, scores", s.attention));
+    const bool none_ran = ran.points.empty();
+    const std::string grows = fmt::format("{}: x^{:.2f} at the end", s.attention, s.fit.last);
+    draw(peak, ran, LineStyle::measured, colour, s.attention);
+    draw(peak, predicted, LineStyle::predicted, colour, none_ran ? s.attention : "");
+    draw(peak, floor, LineStyle::floor, colour, "");
+    draw(parts, own_ran, LineStyle::measured, colour, grows);
+    draw(parts, own, LineStyle::predicted, colour, none_ran ? grows : "");
+    draw(parts, scores, LineStyle::predicted, colour + report.series.size(),
+         fmt::format("{}, scores alone", s.attention));
     ++colour;
   }
   const std::string name =

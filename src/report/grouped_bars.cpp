@@ -67,7 +67,7 @@ std::string grouped_bars_svg(const GroupedBars& chart) {
                          x + 2, y_of(b.value), kBar - 4, y_of(0) - y_of(b.value), svg_colour(s));
       svg += fmt::format(
           "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#222\" font-size=\"10\" "
-          "stroke=\"white\" stroke-width=\"2\" paint-order=\"stroke\">{:.3g}{}</text>\n",
+          "stroke=\"white\" stroke-width=\"2\" paint-order=\"stroke\">{:.2f}{}</text>\n",
           x + kBar / 2, y_of(b.value) - 4, b.value, svg_escaped(chart.unit));
       if (b.predicted > 0) {
         any_predicted = true;

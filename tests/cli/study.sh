@@ -50,8 +50,11 @@ line=$("$kiln" precision --study 2025 --only precision-toymodel --list --device 
 "$kiln" ${line#kiln } >"$work/out" 2>"$work/err" || fail "by hand: exit $?"
 grep -q 'fc1 output' "$work/out" || fail "by hand: another table"
 
-"$kiln" study 2026 --scale tiny --device cpu --out "$work/runs" --json >"$work/out" 2>"$work/err" || fail "2026: exit $?"
-[[ $(grep -c '"status": "done"' "$work/out") == 15 ]] || fail "2026: not all parts are done"
+# Of the other study what this one has not.
+"$kiln" study 2026 --scale tiny --device cpu --out "$work/runs" --json \
+  --only step-10b,profile,memory,memory-fused,residuals-block,residuals-block-16-heads,residuals-rms-norm,recompute,weighted-sum \
+  >"$work/out" 2>"$work/err" || fail "2026: exit $?"
+[[ $(grep -c '"status": "done"' "$work/out") == 9 ]] || fail "2026: not all parts are done"
 
 # A part that takes too long is named, the other is done; the next run tries it again.
 status=0

@@ -37,7 +37,7 @@ grep -q '  step: --size nano,micro,tiny instead of small,' "$work/out" || fail "
 [[ $(done_parts) == 15 ]] || fail "expected 15 parts in study.json"
 folder=$work/runs/study-2025-tiny
 for name in step-ctx/step/time-over-ctx step/step/time-over-params step/step/speedup-dtype \
-  memory-scaling/memory/scaling-nano-fp32-b4-peak; do
+  memory-scaling/memory/scaling-nano-bf16-b4-peak; do
   [[ -s $folder/$name.svg ]] || fail "there is no $name.svg"
   grep -qF "($name.svg)" "$folder/${name%%/*}.md" || fail "${name%%/*}.md does not show $name.svg"
 done

@@ -71,6 +71,10 @@ TEST(StudyParts, HaveTheDocumentsSweeps) {
   EXPECT_EQ(value(part("2025", "flash"), "--seq"), "128..65536");
   EXPECT_EQ(value(part("2025", "flash"), "--d"), "16..128");
   EXPECT_EQ(value(part("2025", "flash"), "--dtype"), "bf16,fp32");
+  for (const char* kernels : {"attention", "flash"}) {
+    EXPECT_EQ(value(part("2025", kernels), "--variant"), "composed,auto") << kernels;
+    EXPECT_EQ(value(part("2025", cat(kernels, "-naive")), "--variant"), "naive,auto") << kernels;
+  }
   const StudyPart& board = part("2025", "leaderboard-flash");
   EXPECT_EQ(value(board, "--heads") + " " + value(board, "--seq") + " " + value(board, "--d"), "16 16384 64");
   EXPECT_EQ(value(board, "--warmup") + " " + value(board, "--seconds"), "1 10");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "report/svg_parts.h"
+#include "report/svg_text.h"
 
 namespace kiln {
 namespace {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "report/svg_parts.h"
+#include "report/svg_text.h"
 
 namespace kiln {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "report/svg_parts.h"
+#include "report/svg_text.h"
 
 namespace kiln {
 namespace {
@@ -104,7 +104,11 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
   const std::vector<Column> columns = columns_of(record, a, axis);
   const double most = 1.12 * std::max<double>(1, static_cast<double>(a.peak.bytes));
   const auto y_of = [&](double bytes) { return kTop + kPlotHeight * (1 - bytes / most); };
-  std::string svg = svg_head(kWidth, kHeight, kLeft, title);
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
+      "<text x=\"{2}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{3}</text>\n",
+      kWidth, kHeight, kLeft, svg_escaped(title));
 
   // Phases: one rectangle for each run of columns, named where there is room.
   for (std::size_t from = 0; from < kColumns;) {

@@ -4,22 +4,9 @@
 
 #include <array>
 
-namespace kiln {
+#include "report/svg_text.h"
 
-std::string svg_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += c;
-  }
-  return out;
-}
+namespace kiln {
 
 std::string svg_head(double width, double height, double left, const std::string& title) {
   return fmt::format(

@@ -1,13 +1,10 @@
-// What the SVG pictures share: the head of the file, escaped words, colours that stay apart in print.
+// What the charts share: the head of the file, words at a place, colours that stay apart in print.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 namespace kiln {
-
-// For words between tags.
-std::string svg_escaped(std::string_view text);
 
 // The opening tag, a white ground and a title at `left`; the file ends with "</svg>\n".
 std::string svg_head(double width, double height, double left, const std::string& title);

@@ -29,7 +29,7 @@ double grid_step(double most) {
 std::string grouped_bars_svg(const GroupedBars& chart) {
   double most = chart.reference;
   for (const BarGroup& g : chart.groups) {
-    for (const Bar& b : g.bars) most = std::max({most, b.value, b.predicted});
+    for (const GroupedBar& b : g.bars) most = std::max({most, b.value, b.predicted});
   }
   if (!(most > 0) || !std::isfinite(most)) most = 1;
   most *= 1.12;
@@ -61,7 +61,7 @@ std::string grouped_bars_svg(const GroupedBars& chart) {
   double left = kLeft + kGap;
   for (const BarGroup& g : chart.groups) {
     for (std::size_t s = 0; s < std::min(g.bars.size(), chart.series.size()); ++s) {
-      const Bar& b = g.bars[s];
+      const GroupedBar& b = g.bars[s];
       const double x = left + kBar * static_cast<double>(s);
       if (!(b.value > 0) || !std::isfinite(b.value)) continue;
       svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{:.1f}\" fill=\"{}\"/>\n",

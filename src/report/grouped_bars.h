@@ -7,14 +7,14 @@
 
 namespace kiln {
 
-struct Bar {
+struct GroupedBar {
   double value = 0;      // 0: none, and its place stays empty
   double predicted = 0;  // 0: not known
 };
 
 struct BarGroup {
   std::string name;
-  std::vector<Bar> bars;  // one for each of the chart's series
+  std::vector<GroupedBar> bars;  // one for each of the chart's series
 };
 
 struct GroupedBars {

@@ -14,9 +14,11 @@
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "kiln/bench_charts.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_place.h"
 #include "kiln/command_line.h"
+#include "kiln/one_line.h"
 #include "kiln/parse_number.h"
 #include "kiln/stop_on_signals.h"
 #include "kiln/sweep.h"
@@ -30,7 +32,7 @@ namespace fs = std::filesystem;
 
 // What a cell does not inherit: the sweep itself, how its page is written, where its rows go.
 bool belongs_to_the_sweep(const std::string& name) {
-  constexpr std::array kOwn = {"grid", "cell-timeout", "fresh", "dry-run", "format", "help"};
+  constexpr std::array kOwn = {"grid", "cell-timeout", "fresh", "dry-run", "format", "export", "help"};
   return std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
 }
 
@@ -104,18 +106,6 @@ class CellFolder {
  private:
   fs::path path_;
 };
-
-// "kiln: no such thing" among the last lines a command wrote.
-std::string last_word(const std::string& errors) {
-  std::string found;
-  for (std::size_t from = 0; from < errors.size();) {
-    const std::size_t end = std::min(errors.find('\n', from), errors.size());
-    const std::string line = errors.substr(from, end - from);
-    if (line.starts_with("kiln: ")) found = line.substr(6);
-    from = end + 1;
-  }
-  return found;
-}
 
 CellRun run_cell(const std::vector<std::string>& words, const std::string& out, double timeout,
                  const std::function<bool()>& stop) {
@@ -266,6 +256,9 @@ void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const
                                  [&](const std::string& text) { progress(text); }, stop});
   }
   std::fputs(sweep_page(report, format).c_str(), stdout);
+  const CLI::Option* pictures = command.get_option_no_throw("--export");
+  if (pictures != nullptr && pictures->count() > 0 && read_chart_export(pictures->results().front()))
+    write_step_charts(common.out, report.rows());
   if (format == PageFormat::csv || format == PageFormat::json) {
     for (const std::string& line : report.remarks) fmt::print(stderr, "{}\n", line);
   }

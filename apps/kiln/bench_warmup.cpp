@@ -63,6 +63,7 @@ ordered_json row_json(const WarmupReport& report) {
   row.update({{"predicted_ms", r.predicted_ms()},
               {"floor_ms", r.floor_ms()},
               {"of_roofline", r.floor_ms() / ms(r.timing.p50)},
+              {"peak_bytes", r.measured.peak_total},
               {"predicted_peak_bytes", r.predicted.peak_total},
               {"steps_ms", steps},
               {"first_step", first_step_json(report)}});
@@ -86,6 +87,7 @@ WarmupReport bench_warmup(const WarmupRequest& request) {
     row.timing = summarize({steps.begin() + r.warmups, steps.end()});
     row.timing.warmups = r.warmups;
     row.captured = report.run.captured;
+    row.measured = report.run.memory;
   }
   const DType dtype = policy_of(row.spec.precision).compute;
   const MeasuredPlace place =

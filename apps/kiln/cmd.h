@@ -49,6 +49,7 @@ CommandBody add_report(CLI::App& app, const CommonOptions& common);
 CommandBody add_residuals(CLI::App& app, const CommonOptions& common);
 CommandBody add_sample(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);
+CommandBody add_study(CLI::App& app, const CommonOptions& common);
 CommandBody add_tokenize(CLI::App& app, const CommonOptions& common);
 CommandBody add_train(CLI::App& app, const CommonOptions& common);
 CommandBody add_tune(CLI::App& app, const CommonOptions& common);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "device/gpu_info.h"
+#include "kiln/bench_charts.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_step.h"
 #include "kiln/bench_step_pages.h"
@@ -17,6 +18,7 @@
 #include "kiln/parse_number.h"
 #include "kiln/require_gpu.h"
 #include "kiln/stop_on_signals.h"
+#include "kiln/study_tables.h"
 #include "kiln/tuned.h"
 #include "report/result_log.h"
 
@@ -26,7 +28,7 @@ namespace {
 struct Typed {
   std::string sizes = "small", contexts = "512", dtypes = "bf16", presets = "optimized", modes = "full";
   std::string batch, vocab, micro_steps, warmups, steps, clip, variants,
-      recompute = "none", graph = "auto", tune = "auto", threads = "0", format, kernels;
+      recompute = "none", graph = "auto", tune = "auto", threads = "0", format, kernels, exports = "none";
   bool split = false;
   std::shared_ptr<SweepOptions> sweep;
 };
@@ -83,6 +85,7 @@ BenchStepRequest read_request(const Typed& t, const CommonOptions& common) {
 
 void run_bench_step(const Typed& typed, const CLI::App& app, const CommonOptions& common) {
   const PageFormat format = read_format(typed.format, common.json);
+  const bool charts = read_chart_export(typed.exports);
   if (typed.sweep->asked()) return run_bench_sweep(*typed.sweep, app, common, format);
   BenchStepRequest request = read_request(typed, common);
   request.tuning = find_tuning(typed.tune, common.out, tune_place(request.device),
@@ -97,7 +100,9 @@ void run_bench_step(const Typed& typed, const CLI::App& app, const CommonOptions
     report = bench_step(request, [&](const std::string& text) { progress(text); });
   }
   std::fputs(step_page(report, format).c_str(), stdout);
-  append_results(common.out, step_result_lines(report));
+  const std::vector<std::string> lines = step_result_lines(report);
+  append_results(common.out, lines);
+  if (charts) write_step_charts(common.out, rows_of(lines));
   for (const StepRow& row : report.rows) {
     if (row.status == StepRow::Status::failed)
       throw Error(fmt::format("{} ({}): {}", row.size.name, row.variant_set(), row.reason));
@@ -149,6 +154,8 @@ std::function<bool()> add_bench_step(CLI::App& app, const CommonOptions& common)
   step->add_option("--kernels", t->kernels, "On a GPU the split, and the N kernels that take most of it")
       ->type_name("N");
   step->add_option("--threads", t->threads, "Of the CPU (default all)")->type_name("N");
+  step->add_option("--export", t->exports, "svg or none (default): charts of the rows, into OUT/step")
+      ->type_name("NAME");
   step->add_option("--format", t->format, kFormatHelp)->type_name("NAME");
   t->sweep = add_sweep_options(step);
   return [t, step, &common] {

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "base/error.h"
 #include "device/gpu_info.h"
+#include "kiln/bench_charts.h"
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
 #include "kiln/memory_pages.h"
@@ -130,6 +132,8 @@ void run_scaling(const Typed& t, const CommonOptions& common) {
     return why_not_run(request, predicted, flops, 2).empty();
   };
   report.series = memory_scaling(q);
+  if (std::find(request.exports.begin(), request.exports.end(), "svg") != request.exports.end())
+    report.files = write_pictures(common.out, "memory", scaling_charts(report));
   std::fputs((common.json ? scaling_json(report) : scaling_text(report)).c_str(), stdout);
 }
 
@@ -202,7 +206,8 @@ CommandBody add_memory(CLI::App& app, const CommonOptions& common) {
       ->type_name("N");
   app.add_option("--steps", t->steps, "Steps to trace (default 2); recompute-sweep: to time (default 3)")
       ->type_name("N");
-  app.add_option("--export", t->exports, "svg, html, pickle, json, all or none (default svg,html,pickle)")
+  app.add_option("--export", t->exports,
+                 "svg, html, pickle, json, all or none (default svg,html,pickle); scaling: svg")
       ->type_name("NAME,...");
   CLI::App* scaling =
       add_study(app, "scaling", "Peaks over the length of a sequence, and the power they grow with",

@@ -57,6 +57,7 @@ std::string program_help() {
   text +=
       "\nEvery command takes --json, --seed N, --device cpu|cuda|cuda:N|meta|meta:cuda|auto, --out DIR and "
       "--help.\n"
+      "Commands that measure take --study 2025|2026: their own sweeps of kiln study.\n"
       "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not available on this machine.\n\n"
       "Example:\n  kiln doctor\n";
   return text;
@@ -81,6 +82,27 @@ void add_common_options(ParsedCommand& c) {
 const CLI::App& innermost(const CLI::App& app) {
   const auto given = app.get_subcommands();
   return given.empty() ? app : innermost(*given.back());
+}
+
+// `kiln bench step --study 2025 --scale tiny` is `kiln study 2025 --command 'bench step' --scale tiny`;
+// nothing where there is no --study.
+std::vector<std::string> turned_into_study(std::span<const std::string> args) {
+  const auto is_study = [](const std::string& a) { return a == "--study" || a.starts_with("--study="); };
+  const auto at = std::find_if(args.begin(), args.end(), is_study);
+  if (at == args.end() || std::find(args.begin(), at, "--") != at) return {};
+  const auto options =
+      std::find_if(args.begin(), args.end(), [](const auto& a) { return a.starts_with('-'); });
+  std::vector<std::string> turned = {"study"};
+  const bool joined = at->size() > std::string_view("--study").size();
+  if (joined) turned.push_back(at->substr(std::string_view("--study=").size()));
+  if (options != args.begin()) {
+    turned.emplace_back("--command");
+    turned.push_back(fmt::format("{}", fmt::join(args.begin(), options, " ")));
+  }
+  for (auto a = options; a != args.end(); ++a) {
+    if (a != at) turned.push_back(*a);
+  }
+  return turned;
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -170,6 +192,9 @@ Request parse_command_line(std::span<const std::string> args) {
   }
   if (first == "--help" || first == "-h" || first == "help") return {.text = program_help(), .run = nullptr};
   if (first == "--version") return {.text = version_text(), .run = nullptr};
+
+  const std::vector<std::string> turned = turned_into_study(args);
+  if (first != "study" && !turned.empty()) return parse_command_line(turned);
 
   std::vector<std::string> names;
   for (const Command& command : commands()) {

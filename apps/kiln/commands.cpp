@@ -19,6 +19,8 @@ std::span<const Command> commands() {
        "kiln eval --checkpoint runs/README-nano --text README.md --json", add_eval},
       {"bench", "timed studies: op, step, warmup, attention, flash, leaderboard",
        "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16", add_bench},
+      {"study", "all sweeps of the 2025 or 2026 course, one after another, into one folder",
+       "kiln study 2025 --scale tiny", add_study},
       {"profile", "where a training step goes: ranges, kernels, launches, and a timeline",
        "kiln profile --size small --batch 1 --ctx 128 --json", add_profile},
       {"memory", "what holds the memory of a step, and when; scaling, recompute-sweep",

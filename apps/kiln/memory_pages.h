@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kiln/memory_run.h"
+#include "report/svg_parts.h"
 
 namespace kiln::cli {
 
@@ -19,9 +20,12 @@ struct ScalingReport {
   ScalingRequest request;
   std::string size;
   std::vector<ScalingSeries> series;
+  std::vector<std::string> files;  // pictures
 };
 std::string scaling_text(const ScalingReport& report);
 std::string scaling_json(const ScalingReport& report);
+// Activations' peaks, and the score matrices in them, over the length of a sequence.
+std::vector<NamedPicture> scaling_charts(const ScalingReport& report);
 
 struct RecomputeReport {
   StepSpec spec;

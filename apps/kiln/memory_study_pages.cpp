@@ -5,6 +5,7 @@
 
 #include "kiln/bench_format.h"
 #include "kiln/memory_pages.h"
+#include "report/line_chart.h"
 
 namespace kiln::cli {
 namespace {
@@ -44,6 +45,7 @@ std::string scaling_text(const ScalingReport& report) {
         "{}: activations grow as ctx^{:.2f} over all points (r2 {:.3f}), as ctx^{:.2f} at the end\n",
         s.attention, s.fit.exponent, s.fit.r2, s.fit.last);
   }
+  for (const std::string& file : report.files) text += fmt::format("picture: {}\n", file);
   return text;
 }
 
@@ -71,9 +73,62 @@ std::string scaling_json(const ScalingReport& report) {
                {"batch", q.spec.step.batch},
                {"device", q.rank.device.str()},
                {"floor_bytes", floor_bytes(q.spec)},
-               {"series", series}},
+               {"series", series},
+               {"files", report.files}},
               2) +
          "\n";
+}
+
+std::vector<NamedPicture> scaling_charts(const ScalingReport& report) {
+  const ScalingRequest& q = report.request;
+  LineChart peak{
+      .title = "Peak of a step's memory over the length of a sequence",
+      .below_title = fmt::format("{}, {}, {}", report.size, spec_words(q.spec), q.rank.device.str()),
+      .x_label = "tokens of a sequence",
+      .y_label = "MiB",
+      .x_ticks = {},
+      .lines = {}};
+  for (const int64_t context : q.contexts)
+    peak.x_ticks.push_back({static_cast<double>(context), fmt::format("{}", context)});
+  LineChart parts = peak;
+  parts.title = "Peak of the activations, and the score matrices held at the peak";
+  const auto draw = [](LineChart& chart, ChartLine line, LineStyle style, std::size_t colour,
+                       std::string line_name) {
+    line.style = style;
+    line.colour = colour;
+    line.name = std::move(line_name);
+    if (!line.points.empty()) chart.lines.push_back(std::move(line));
+  };
+  std::size_t colour = 0;
+  for (const ScalingSeries& s : report.series) {
+    ChartLine ran, predicted, floor, own_ran, own, scores;
+    for (const ScalingPoint& p : s.points) {
+      const auto add = [&p](ChartLine& line, std::size_t bytes) {
+        line.points.push_back({static_cast<double>(p.context), static_cast<double>(bytes) / 0x1p20});
+      };
+      if (p.measured) {
+        add(ran, p.measured->peak_total);
+        add(own_ran, p.measured->peak[Tag::activation]);
+      }
+      add(predicted, p.predicted.peak_total);
+      add(floor, floor_bytes(q.spec));
+      add(own, p.activations);
+      if (p.scores > 0) add(scores, p.scores);
+    }
+    const bool none_ran = ran.points.empty();
+    const std::string grows = fmt::format("{}: x^{:.2f} at the end", s.attention, s.fit.last);
+    draw(peak, ran, LineStyle::measured, colour, s.attention);
+    draw(peak, predicted, LineStyle::predicted, colour, none_ran ? s.attention : "");
+    draw(peak, floor, LineStyle::floor, colour, "");
+    draw(parts, own_ran, LineStyle::measured, colour, grows);
+    draw(parts, own, LineStyle::predicted, colour, none_ran ? grows : "");
+    draw(parts, scores, LineStyle::predicted, colour + report.series.size(),
+         fmt::format("{}, scores alone", s.attention));
+    ++colour;
+  }
+  const std::string name =
+      fmt::format("scaling-{}-{}-b{}", report.size, name_of(q.spec.precision), q.spec.step.batch);
+  return {{name + "-peak", line_chart_svg(peak)}, {name + "-activations", line_chart_svg(parts)}};
 }
 
 std::string sweep_text(const RecomputeReport& report) {

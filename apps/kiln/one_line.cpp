@@ -47,4 +47,15 @@ std::string indented(std::string_view text) {
   return lines;
 }
 
+std::string last_word(const std::string& errors) {
+  std::string found;
+  for (std::size_t from = 0; from < errors.size();) {
+    const std::size_t end = std::min(errors.find('\n', from), errors.size());
+    const std::string line = errors.substr(from, end - from);
+    if (line.starts_with("kiln: ")) found = line.substr(6);
+    from = end + 1;
+  }
+  return found;
+}
+
 }  // namespace kiln::cli

@@ -41,7 +41,7 @@ AttentionStudy study_attention(const StepProfile& p, const RankOptions& rank, co
   AttentionStudy study;
   const Trace& step = p.step();
   find_in_step(step, study);
-  if (const auto parts = attention_parts(step, p.rates.best)) {
+  if (const auto parts = attention_parts(step, p.rates)) {
     study.in_the_step = true;
     study.variant = "composed";
     study.parts = *parts;
@@ -73,7 +73,7 @@ AttentionStudy study_attention(const StepProfile& p, const RankOptions& rank, co
   const TracedSteps traced = times != nullptr                  ? trace_by_kernels(ctx, work, few, *times)
                              : p.source == TraceSource::events ? trace_by_events(ctx, work, few)
                                                                : trace_by_clock(ctx, work, few);
-  if (const auto parts = attention_parts(traced.median(), p.rates.best)) study.parts = *parts;
+  if (const auto parts = attention_parts(traced.median(), p.rates)) study.parts = *parts;
   return study;
 }
 

@@ -122,6 +122,7 @@ ordered_json attention_json(const StepProfile& p) {
                        {"flops", part.cost.flops},
                        {"bytes", part.cost.bytes},
                        {"flop_per_byte", part.cost.flops / part.cost.bytes},
+                       {"predicted_ms", part.predicted_ms},
                        {"floor_ms", part.floor_ms}};
   const double ms = a.parts[0].ms + a.parts[2].ms, flops = a.parts[0].cost.flops + a.parts[2].cost.flops;
   page["softmax_over_products_time"] = a.parts[1].ms / ms;

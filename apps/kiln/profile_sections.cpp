@@ -155,12 +155,13 @@ ProfileSection attention_section(const StepProfile& p) {
     ms += part.ms;
     cost = cost + part.cost;
   }
-  s.table = {{"part", "calls", "ms", "of time", "GFLOP", "of FLOPs", "MB", "FLOP/byte", "floor ms"}};
+  s.table = {
+      {"part", "calls", "ms", "of time", "GFLOP", "of FLOPs", "MB", "FLOP/byte", "predicted ms", "floor ms"}};
   for (const AttentionPart& part : a.parts) {
     s.table.push_back({part.name, fmt::format("{}", part.calls), milli(part.ms), percent(part.ms / ms),
                        digits(part.cost.flops / 1e9), percent(part.cost.flops / cost.flops),
                        digits(part.cost.bytes / 1e6), digits(part.cost.flops / part.cost.bytes),
-                       milli(part.floor_ms)});
+                       milli(part.predicted_ms), milli(part.floor_ms)});
   }
   const AttentionPart &scores = a.parts[0], &softmax = a.parts[1], &last = a.parts[2];
   const double products_ms = scores.ms + last.ms, products_flops = scores.cost.flops + last.cost.flops;

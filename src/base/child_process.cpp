@@ -41,8 +41,23 @@ struct Pipe {
   }
 };
 
+// What a child's stdout goes to; nothing where no path is given.
+struct OpenFile {
+  int file = -1;
+  explicit OpenFile(const std::string& path) {
+    if (path.empty()) return;
+    file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0) throw Error(cat("cannot write ", path, ": ", std::strerror(errno)));
+  }
+  ~OpenFile() {
+    if (file >= 0) ::close(file);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+};
+
 // Between fork and exec: nothing but calls that are safe there.
-[[noreturn]] void become(char* const* words, int errors, pid_t parent) {
+[[noreturn]] void become(char* const* words, int output, int errors, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
@@ -50,7 +65,7 @@ struct Pipe {
   const int nothing = ::open("/dev/null", O_RDWR);
   if (nothing < 0) ::_exit(127);
   ::dup2(nothing, STDIN_FILENO);
-  ::dup2(nothing, STDOUT_FILENO);
+  ::dup2(output >= 0 ? output : nothing, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
   ::execv(words[0], words);
   const char* why = "cannot start it\n";
@@ -92,11 +107,12 @@ ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& 
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
   Pipe errors;
+  OpenFile output(limits.output);
   const Clock::time_point begun = Clock::now();
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) throw Error(cat("cannot start a process: ", std::strerror(errno)));
-  if (child == 0) become(argv.data(), errors.to, parent);
+  if (child == 0) become(argv.data(), output.file, errors.to, parent);
   Pipe::close_end(errors.to);
   ChildResult result;
   auto spent = [&] { return std::chrono::duration<double>(Clock::now() - begun).count(); };

@@ -20,10 +20,11 @@ struct ChildResult {
 struct ChildLimits {
   double seconds = 0;                    // it is killed after so long; 0: never
   std::function<bool()> stop = nullptr;  // asked ten times a second; true: it is killed at once
+  std::string output = {};               // the file its stdout goes to; none: it is dropped
 };
 
-// Runs `words` (the first is the program's path) with stdin and stdout of its own, both empty, in a process
-// group of its own, so that Ctrl-C reaches the caller alone. It dies with its caller.
+// Runs `words` (the first is the program's path) with an empty stdin, in a process group of its own, so that
+// Ctrl-C reaches the caller alone. It dies with its caller.
 ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& limits = {});
 
 // What `work` returns when it is done in a copy of this process that ends then: whatever it started (CUDA,

@@ -100,10 +100,11 @@ MatmulShare matmul_share(const Trace& trace, const PhaseSet& set, const OpRates&
   return share;
 }
 
-std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, const Rates& best) {
-  std::array<AttentionPart, 3> parts{AttentionPart{"scores", 0, 0, {}, 0},
-                                     AttentionPart{"softmax", 0, 0, {}, 0},
-                                     AttentionPart{"final_matmul", 0, 0, {}, 0}};
+std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, const OpRates& rates) {
+  std::array<AttentionPart, 3> parts;
+  parts[0].name = "scores";
+  parts[1].name = "softmax";
+  parts[2].name = "final_matmul";
   auto part_of = [&](const TracedOp& op) -> AttentionPart* {
     if (op.phase != StepPhase::forward || op.recomputed) return nullptr;
     for (AttentionPart& p : parts) {
@@ -116,7 +117,9 @@ std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, 
     if (p == nullptr) continue;
     ++p->calls;
     p->cost = p->cost + op.cost;
-    p->floor_ms += floor_ms(op.cost, best);
+    const double floor = floor_ms(op.cost, rates.best);
+    p->floor_ms += floor;
+    p->predicted_ms += std::max(floor, rates.smallest_ms);
   }
   for (const TraceSpan& s : trace.spans) {
     const TracedOp* op = op_of(trace, s);

@@ -69,9 +69,9 @@ struct AttentionPart {
   int calls = 0;
   double ms = 0;
   Cost cost;
-  double floor_ms = 0;
+  double predicted_ms = 0, floor_ms = 0;
 };
-std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, const Rates& best);
+std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, const OpRates& rates);
 
 // --- ranges
 

@@ -185,6 +185,7 @@ WarmupRun run_warmup(const RankOptions& rank, const StepSpec& spec, int warmups,
     }
     (void)step.finish();
     run.captured = step.captured();
+    run.memory = ctx.allocator().stats();
   }
   {  // warm by now, and op by op even where the steps above were graphs
     StepSpec eager = spec;

@@ -50,6 +50,7 @@ struct WarmupRun {
   std::vector<double> steps;  // seconds of every step, warm-ups first
   int warmups = 0;
   bool captured = false;
+  MemoryStats memory;  // of those steps
   FirstStepFacts facts;
   FirstStepParts parts;
 };

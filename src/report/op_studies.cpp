@@ -107,6 +107,15 @@ std::string held_sizes(const json& shape, const std::string& over) {
   return text;
 }
 
+// "1.50x", or "1.20x to 3.10x".
+std::string predicted_range(const std::vector<double>& ratios) {
+  if (ratios.empty()) return "-";
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  if (*least <= 0) return "-";
+  const std::string low = times(*least), high = times(*most);
+  return low == high ? low : fmt::format("{} to {}", low, high);
+}
+
 }  // namespace
 
 std::vector<Ladder> op_ladders(std::span<const json> rows) {
@@ -184,20 +193,23 @@ std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
            return fmt::format("{}\n{}\n{}\n{}", word_at(r, "op"), word_at(r, "pass"), word_at(r, "dtype"),
                               held_sizes(r.at("shape"), over));
          })) {
-      std::map<double, double> best;                             // of naive and composed, by size
-      std::map<std::string, std::map<double, double>> variants;  // ms
+      struct Times {
+        double ms = 0, predicted = 0;
+      };
+      std::map<double, Times> best;  // of naive and composed, by size
+      std::map<std::string, std::map<double, Times>> variants;
       for (const json* row : group) {
         const auto size = number_at(row->at("shape"), over.c_str());
         if (!size) continue;
-        const double ms = *number_at(*row, "p50_ms");
+        const Times times{*number_at(*row, "p50_ms"), number_at(*row, "predicted_ms").value_or(0)};
         const std::string variant = word_at(*row, "variant");
         if (!unfused(variant)) {
-          variants[variant][*size] = ms;
-        } else if (!best.contains(*size) || ms < best[*size]) {
-          best[*size] = ms;
+          variants[variant][*size] = times;
+        } else if (!best.contains(*size) || times.ms < best[*size].ms) {
+          best[*size] = times;
         }
       }
-      for (const auto& [variant, times] : variants) {
+      for (const auto& [variant, by_size] : variants) {
         OpCrossover c{word_at(*group.front(), "op"),
                       variant,
                       word_at(*group.front(), "pass"),
@@ -206,8 +218,10 @@ std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
                       held_sizes(group.front()->at("shape"), over),
                       {},
                       {}};
-        for (const auto& [size, ms] : times) {
-          if (best.contains(size)) c.duels.push_back({size, best[size], ms});
+        for (const auto& [size, times] : by_size) {
+          if (!best.contains(size)) continue;
+          c.duels.push_back({size, best[size].ms, times.ms});
+          c.predicted.push_back(times.predicted > 0 ? best[size].predicted / times.predicted : 0);
         }
         if (c.duels.size() < 2) continue;
         c.found = crossover(c.duels);
@@ -219,7 +233,8 @@ std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
 }
 
 TextTable crossover_table(std::span<const OpCrossover> all) {
-  TextTable table = {{"variant", "pass", "dtype", "over", "held", "against the unfused", "least", "most"}};
+  TextTable table = {
+      {"variant", "pass", "dtype", "over", "held", "against the unfused", "least", "most", "predicted"}};
   for (const OpCrossover& c : all) {
     double least = 0, most = 0;
     for (const Duel& d : c.duels) {
@@ -227,8 +242,8 @@ TextTable crossover_table(std::span<const OpCrossover> all) {
       least = least == 0 ? ratio : std::min(least, ratio);
       most = std::max(most, ratio);
     }
-    table.push_back(
-        {c.variant, c.pass, c.dtype, c.over, c.held, str(c.found, c.over), times(least), times(most)});
+    table.push_back({c.variant, c.pass, c.dtype, c.over, c.held, str(c.found, c.over), times(least),
+                     times(most), predicted_range(c.predicted)});
   }
   return table;
 }
@@ -237,11 +252,14 @@ ordered_json crossovers_json(std::span<const OpCrossover> all) {
   ordered_json list = ordered_json::array();
   for (const OpCrossover& c : all) {
     ordered_json points = ordered_json::array();
-    for (const Duel& d : c.duels)
+    for (std::size_t i = 0; i < c.duels.size(); ++i) {
+      const Duel& d = c.duels[i];
       points.push_back({{"size", d.size},
                         {"unfused_ms", d.baseline},
                         {"ms", d.judged},
-                        {"speedup", d.baseline / d.judged}});
+                        {"speedup", d.baseline / d.judged},
+                        {"predicted_speedup", c.predicted[i]}});
+    }
     const bool from = c.found.kind == Crossover::Kind::from;
     list.push_back({{"op", c.op},
                     {"variant", c.variant},

@@ -42,6 +42,7 @@ struct OpCrossover {
   std::string op, variant, pass, dtype, over, held;
   std::vector<Duel> duels;
   Crossover found;
+  std::vector<double> predicted = {};  // of each duel the ratio that is predicted; 0: not known
 };
 
 // One for each size that takes at least two values.

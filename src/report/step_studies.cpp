@@ -156,7 +156,12 @@ std::vector<ScalingLaw> step_scaling(std::span<const json> rows) {
                        *law,
                        predicted.size() == measured.size() ? fit_power(predicted) : std::nullopt,
                        axis.textbook};
-      for (const Point& p : measured) found.at.push_back(p.x);
+      for (const json* row : groups[rest]) {
+        found.at.push_back(*number_at(*row, axis.key));
+        found.measured_ms.push_back(*number_at(*row, "p50_ms"));
+        found.predicted_ms.push_back(number_at(*row, "predicted_ms").value_or(0));
+        found.floor_ms.push_back(number_at(*row, "floor_ms").value_or(0));
+      }
       laws.push_back(std::move(found));
     }
   }

@@ -41,6 +41,8 @@ struct ScalingLaw {
   PowerLaw measured;
   std::optional<PowerLaw> predicted;  // of the predicted times over the same points
   std::string textbook;               // "1", or "1 to 2"
+  // Of the same points, in ms; 0 where it is not known.
+  std::vector<double> measured_ms = {}, predicted_ms = {}, floor_ms = {};
 };
 
 // One for each set of at least two timed rows that differ in nothing but the size, the context or the batch.

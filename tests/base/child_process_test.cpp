@@ -18,6 +18,10 @@ TEST(ChildProcess, EndsWithAStatusAndWhatItSaid) {
   EXPECT_FALSE(r.done());
   EXPECT_TRUE(run_child({"/bin/sh", "-c", "read x; [ -z \"$x\" ]"}).done()) << "stdin is empty";
   EXPECT_EQ(run_child({"/nowhere/at/all"}).status, 127);
+  const TempFolder folder;
+  EXPECT_TRUE(run_child({"/bin/sh", "-c", "echo kept"}, {.output = folder / "out"}).done());
+  EXPECT_EQ(folder.read("out"), "kept\n");
+  EXPECT_THROW(run_child({"/bin/true"}, {.output = folder / "no/such/folder"}), Error);
 }
 
 TEST(ChildProcess, IsKilledAfterItsTime) {

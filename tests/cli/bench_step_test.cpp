@@ -70,9 +70,10 @@ TEST(BenchStep, FiguresFollowFromEachOther) {
   EXPECT_LT(row.at("last_loss").get<double>(), row.at("first_loss").get<double>() + 0.5);
 
   const json& split = row.at("split");
-  double classes = 0, ops = 0;
+  double classes = 0, ops = 0, predicted = 0;
   for (const auto& [name, c] : split.at("classes").items()) {
     classes += c.at("ms").get<double>();
+    predicted += c.at("predicted_ms").get<double>();
     EXPECT_GT(c.at("calls"), 0) << name;
     EXPECT_GE(c.at("floor_ms"), 0) << name;
   }
@@ -82,7 +83,13 @@ TEST(BenchStep, FiguresFollowFromEachOther) {
   EXPECT_NEAR(split.at("gaps_ms").get<double>(), p50 - classes, 1e-9);
   for (const char* part : {"gemm", "attention", "pointwise", "adamw", "scalars"})
     EXPECT_TRUE(split.at("classes").contains(part)) << part;
-  EXPECT_NE(step_text(report).find("where the milliseconds go"), std::string::npos);
+  EXPECT_NEAR(predicted, row.at("predicted_ms").get<double>(), 1e-9);
+  const std::string text = step_text(report);
+  EXPECT_NE(text.find("where the milliseconds go"), std::string::npos);
+  EXPECT_NE(text.find("\nfloor: the optimized preset's ops  "), std::string::npos) << text;
+  BenchStepReport slower = report;
+  for (TimedOp& op : slower.rows[0].split->ops) op.ms *= 2;
+  EXPECT_NE(step_text(slower), text) << "the split follows its ops";
 
   const json line = json::parse(step_result_lines(report).at(0));
   for (const char* key : {"command",

@@ -117,6 +117,17 @@ TEST(Memory, ScalingAndSweepPagesFollowTheirRows) {
       has(text, "naive: activations grow as ctx^1.75 over all points (r2 0.500), as ctx^1.90 at the end"));
   EXPECT_TRUE(has(text, "25.0 %"));
   EXPECT_EQ(json::parse(scaling_json(scaling)).at("series").at(0).at("exponent"), 1.75);
+  std::vector<NamedPicture> charts = scaling_charts(scaling);
+  ASSERT_EQ(charts.size(), 2U);
+  EXPECT_EQ(charts[0].name, "scaling-some-fp32-b1-peak");
+  EXPECT_FALSE(has(charts[0].svg, ">measured<")) << "nothing ran";
+  EXPECT_TRUE(has(charts[1].svg, ">naive: x^1.90 at the end<"));
+  scaling.series[0].points[1].measured.emplace().peak_total = 1 << 23;
+  EXPECT_TRUE(has(scaling_charts(scaling)[0].svg, ">measured<"));
+  scaling.series[0].points[1].predicted.peak_total = 1 << 24;
+  EXPECT_NE(scaling_charts(scaling)[0].svg, charts[0].svg);
+  scaling.files = {"a/b.svg"};
+  EXPECT_TRUE(has(scaling_text(scaling), "picture: a/b.svg\n"));
 
   RecomputeReport sweep;
   sweep.size = "some";

@@ -359,6 +359,20 @@ expect 1 2 '^kiln: the tokenizer has 257 tokens, the model in .*/nano has 256$' 
   sample --checkpoint "$work/nano" --tokenizer byte
 expect 2 2 '^kiln: .*/nano holds no tokenizer$' sample --checkpoint "$work/nano"
 
+expect 0 0 'Example:' study --help
+expect 0 0 '^kiln bench step --size nano,micro,tiny ' study 2025 --list --device cpu
+expect 0 0 '^kiln bench step --size small,medium,large,xl26,10b ' study 2026 --list --device cpu --scale full
+expect 0 0 '^kiln profile --size small,xl26 --ctx 256,1024,max ' profile --study 2026 --list --scale full --device meta
+expect 0 0 '^\{' bench step --study=2025 --list --json --device cpu
+expect 2 2 '^hint: there are 2025 and 2026$' study
+expect 2 2 "^kiln: the study is '2027'$" study 2027
+expect 2 2 "^hint: did you mean 'flash'\?$" study 2025 --only flush
+expect 2 2 '^kiln: no part of study 2025 is `kiln sizes`$' sizes --study 2025
+expect 2 1 "^kiln: --part-timeout is '0'; expected" study 2025 --part-timeout 0
+expect 3 2 '^kiln: cuda:9999 is not available: ' study 2025 --device cuda:9999
+expect 1 2 '^kiln: cannot write /dev/null/runs/results.jsonl' study 2025 --device cpu --out /dev/null/runs
+expect 3 1 '^kiln: warmup: meta runs no kernels' study 2025 --only warmup --device meta --out "$work/meta"
+
 if command -v python3 >/dev/null; then
   for command in doctor ops sizes 'precision accumulate' 'precision toymodel' 'precision layernorm' 'precision accumulation'; do
     "$kiln" $command --json >"$work/out" 2>"$work/err"

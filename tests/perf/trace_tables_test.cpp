@@ -171,15 +171,18 @@ TEST(TraceTables, SharesOfProducts) {
 
 TEST(TraceTables, AttentionsPartsAreOfForwardAlone) {
   Trace t = two_layers();
-  const auto parts = attention_parts(t, kRates.best);
+  const auto parts = attention_parts(t, kRates);
   ASSERT_TRUE(parts);
   EXPECT_EQ((*parts)[1].name, "softmax");
   EXPECT_EQ((*parts)[1].calls, 2);
   EXPECT_NEAR((*parts)[1].ms, 1.8, 1e-9);
   EXPECT_DOUBLE_EQ((*parts)[0].cost.flops, 16e6);
   EXPECT_NEAR((*parts)[0].floor_ms, 16, 1e-9);
+  EXPECT_NEAR((*parts)[0].predicted_ms, 16, 1e-9);
+  EXPECT_NEAR((*attention_parts(t, {kRates.best, 100}))[0].predicted_ms, 200, 1e-9)
+      << "no op is faster than that";
   for (TracedOp& op : t.ops) op.recomputed = op.recomputed || op.op == "masked_softmax";
-  EXPECT_FALSE(attention_parts(t, kRates.best));  // one of the three is missing
+  EXPECT_FALSE(attention_parts(t, kRates));  // one of the three is missing
 }
 
 // On a GPU the host is ahead, and kernels follow each other with gaps of their own.

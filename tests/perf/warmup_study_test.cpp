@@ -98,6 +98,7 @@ TEST(Warmup, EveryStepIsTimedAndThePartsAddUp) {
   EXPECT_GT(run.facts.fault, 0);
   EXPECT_GT(run.facts.products_first, 0);
   EXPECT_GT(run.facts.others_warm, 0);
+  EXPECT_GT(run.memory.peak_total, static_cast<std::size_t>(4 * 4 * param_count(find_model_size("nano"))));
 }
 
 }  // namespace

@@ -125,6 +125,10 @@ TEST(OpStudies, FusingPaysFromSomeSizeOn) {
   ASSERT_EQ(all.size(), 1U) << "columns never change";
   EXPECT_EQ(all[0].over, "rows");
   EXPECT_EQ(crossover_table(all)[1][5], "pays from rows = 3 (between 2 and 4)");
+  EXPECT_EQ(crossover_table(all)[1].back(), "0.60x to 1.42x") << "3 / 5 to 17 / 12, as predicted";
+  rows[2]["predicted_ms"] = 0.5;
+  EXPECT_EQ(crossover_table(op_crossovers(rows))[1].back(), "0.83x to 3.00x");
+  EXPECT_EQ(crossovers_json(op_crossovers(rows)).at(0).at("points").at(0).at("predicted_speedup"), 3);
   for (json& row : rows) {
     if (row["variant"] == "composed") row["p50_ms"] = 0.1;  // another way to do without is always faster
   }

@@ -1,0 +1,28 @@
+// What the charts share: the head of the file, words at a place, colours that stay apart in print.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kiln {
+
+// The opening tag, a white ground and a title at `left`; the file ends with "</svg>\n".
+std::string svg_head(double width, double height, double left, const std::string& title);
+
+// The n-th of a row of things, repeating after eight.
+std::string_view svg_colour(std::size_t n);
+
+// A whole file.
+struct NamedPicture {
+  std::string name;  // "time-over-ctx", without an ending
+  std::string svg;
+};
+
+struct SvgText {
+  double x, y;
+  std::string_view anchor = "start";  // start, middle, end
+  std::string_view colour = "#555";
+};
+std::string svg_text(const SvgText& at, std::string_view text);
+
+}  // namespace kiln

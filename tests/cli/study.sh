@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# usage: study.sh KILN
+# Both studies at the tiny scale: every part is done; Ctrl-C keeps what is finished and the same command goes on; what
+# was reduced is said; a part that cannot run is named and the others are done.
+set -euo pipefail
+kiln=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  echo "$*" >&2
+  cat "$work/err" "$work/out" >&2
+  exit 1
+}
+done_parts() { grep -c '"status": "done"' "$work/runs/study-2025-tiny/study.json" 2>/dev/null || true; }
+study=("$kiln" study 2025 --scale tiny --device cpu --out "$work/runs")
+
+(trap - INT; exec "${study[@]}" >"$work/out" 2>"$work/err") &
+process=$!
+for _ in {1..900}; do
+  [[ $(done_parts) -ge 1 ]] && break
+  kill -0 "$process" 2>/dev/null || fail "ended before its first part"
+  sleep 0.1
+done
+kill -INT "$process"
+status=0
+wait "$process" || status=$?
+((status == 0)) || fail "SIGINT: exit $status"
+grep -q 'stopped before the end; the same command goes on from there' "$work/out" || fail "does not say how it ended"
+before=$(done_parts)
+((before >= 1 && before < 17)) || fail "$before parts done"
+
+"${study[@]}" >"$work/out" 2>"$work/err" || fail "resume: exit $?"
+grep -q "$before of 17 parts were run before" "$work/out" || fail "does not go on from what is done"
+grep -q '^17 of 17 parts done' "$work/out" || fail "not all parts are done"
+grep -q '^Reduced: ' "$work/out" || fail "does not say that it is reduced"
+grep -q '  step: --size nano,micro,tiny instead of small,' "$work/out" || fail "does not say what is reduced"
+[[ $(done_parts) == 17 ]] || fail "expected 17 parts in study.json"
+folder=$work/runs/study-2025-tiny
+for name in step-ctx/step/time-over-ctx step/step/time-over-params step/step/speedup-dtype \
+  memory-scaling/memory/scaling-nano-bf16-b4-peak; do
+  [[ -s $folder/$name.svg ]] || fail "there is no $name.svg"
+  grep -qF "($name.svg)" "$folder/${name%%/*}.md" || fail "${name%%/*}.md does not show $name.svg"
+done
+grep -q '10.0001335' "$folder/precision-accumulate.md" || fail "a part's page lacks its table"
+grep -qF '[profile.md](profile.md)' "$folder/study.md" || fail "study.md does not lead to the parts"
+grep -q '"part":"flash"' "$work/runs/results.jsonl" || fail "rows are not gathered"
+
+# A command line from the list, run by hand, does the same.
+line=$("$kiln" precision --study 2025 --only precision-toymodel --list --device cpu --out "$work/hand" | grep '^kiln ')
+"$kiln" ${line#kiln } >"$work/out" 2>"$work/err" || fail "by hand: exit $?"
+grep -q 'fc1 output' "$work/out" || fail "by hand: another table"
+
+# Of the other study what this one has not.
+"$kiln" study 2026 --scale tiny --device cpu --out "$work/runs" --json \
+  --only step-10b,profile,memory,memory-fused,residuals-block,residuals-block-16-heads,residuals-rms-norm,recompute,weighted-sum \
+  >"$work/out" 2>"$work/err" || fail "2026: exit $?"
+[[ $(grep -c '"status": "done"' "$work/out") == 9 ]] || fail "2026: not all parts are done"
+
+# A part that takes too long is named, the other is done; the next run tries it again.
+status=0
+"$kiln" study 2025 --scale tiny --device cpu --only step,precision-layernorm --part-timeout 0.6 --out "$work/odd" \
+  >"$work/out" 2>"$work/err" || status=$?
+((status == 1)) || fail "a part that takes too long: exit $status"
+grep -q '^precision-layernorm  *done' "$work/out" || fail "the other part is not done"
+grep -q '^kiln: step: it took more than 0.6 s$' "$work/err" || fail "does not name the part"

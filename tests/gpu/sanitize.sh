@@ -113,7 +113,8 @@ check_ops() {
   elif [[ $ours == 0 && $theirs == 0 ]] && grep -q 'SUMMARY: [1-9]' "$log"; then
     trouble="reports in a form this script does not know: $(grep -m 1 'SUMMARY:' "$log" | tr -d '=')"
   elif [[ $ours != 0 ]]; then
-    trouble="$(tr -s '= ' ' ' <<<"$first")"
+    [[ -n $first ]] || first=$(grep -m 1 -A 1 '^========= [^ C]' "$log" | tr '\n' ' ')  # a library's, by memcheck
+    trouble=$(tr -s '= ' ' ' <<<"$first")
   fi
 }
 

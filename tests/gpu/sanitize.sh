@@ -49,7 +49,7 @@ options_of() {
 # whose products write plainly. The cases of large products are left out, or their reports would fill its buffer; and
 # racecheck itself breaks down in them and in some of linear's (a hardware exception in the library's kernel, by its own
 # word an internal error; memcheck finds these kernels to be right).
-READS_PRODUCTS='write_sums_kernel|MaskedSoftmaxProblem|scale_kernel|LogitsChunk'
+READS_PRODUCTS='hopper::delta_kernel|write_sums_kernel|MaskedSoftmaxProblem|scale_kernel|LogitsChunk'
 LARGE_PRODUCTS='*batched_matmul*:*causal_127*:*grouped_130*:*full_70x129*:*causal_67x200*:*causal_150x70*:*causal_3x128*'
 
 #

@@ -64,7 +64,7 @@ void run_backward(RankContext& ctx, const AttentionBackward& b) {
   const hopper::DeltaArguments<T> d{p,           o,      dout,     b.lse.data<float>(), lse2,
                                     delta,       padded, counters, w.counter_count,     Sizes(p),
                                     b.sequences, kTile};
-  launch(o.packs && dout.packs ? hopper::hopper_delta_kernel<T> : hopper::hopper_delta_kernel<T, false>,
+  launch(o.packs && dout.packs ? hopper::delta_kernel<T> : hopper::delta_kernel<T, false>,
          Grid(blocks_for(p.batches() * p.H * w.padded * 8, 256)), 256, 0, stream, d);
 
   const FusedArguments<T> a{p,

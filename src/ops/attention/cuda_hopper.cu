@@ -97,8 +97,8 @@ void run_backward(RankContext& ctx, const AttentionBackward& b, bool atomic) {
   const DeltaArguments<T> d{p,           rows_of<T>(b.o), rows_of<T>(b.dout), b.lse.data<float>(), lse2,
                             delta,       padded,          counters,           w.counter_count,     Sizes(p),
                             b.sequences, Shape::kQueries};
-  launch(hopper_delta_kernel<T>, Grid(blocks_for(p.batches() * p.H * w.padded * 8, 256)), 256, 0,
-         cuda_stream(ctx), d);
+  launch(delta_kernel<T>, Grid(blocks_for(p.batches() * p.H * w.padded * 8, 256)), 256, 0, cuda_stream(ctx),
+         d);
   // Ranks may share a GPU; then nobody may wait for a block that has not begun.
   const int at_once = ctx.world() > 1 ? 0 : multiprocessors();
   const Lots lots(p, Shape::kKeys, Shape::kQueries, at_once);

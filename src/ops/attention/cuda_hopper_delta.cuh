@@ -28,7 +28,7 @@ struct DeltaArguments {
 
 // kPacks: rows of o and dO are whole, aligned packs of 16 bytes.
 template <class T, bool kPacks = true>
-__global__ void __launch_bounds__(256) hopper_delta_kernel(const __grid_constant__ DeltaArguments<T> a) {
+__global__ void __launch_bounds__(256) delta_kernel(const __grid_constant__ DeltaArguments<T> a) {
   let_next_kernel_begin();
   const AttentionProblem& p = a.p;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, at = thread / 8;

@@ -3,6 +3,7 @@
 #include "base/build_info.h"
 #include "kiln/bench_attention_pages.h"
 #include "kiln/bench_format.h"
+#include "kiln/study_tables.h"
 
 namespace kiln::cli {
 namespace {
@@ -100,6 +101,7 @@ std::string attention_json(const AttentionReport& report) {
   page["rows"] = rows;
   page["not_timed"] = others;
   if (!laws.empty()) page["memory_before_backward"] = laws;
+  page.update(studies_json(report.command, rows_of(attention_result_lines(report))));
   return dump(page, 2) + "\n";
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kiln/bench_format.h"
+#include "kiln/study_tables.h"
 
 namespace kiln::cli {
 namespace {
@@ -144,24 +145,28 @@ std::string how(const AttentionReport& report) {
   return text;
 }
 
+std::string studies(const AttentionReport& report, PageFormat format) {
+  return studies_page(report.command, rows_of(attention_result_lines(report)), format);
+}
+
 }  // namespace
 
 std::string attention_text(const AttentionReport& report) {
   std::string text = fmt::format("{}\n\n{}", how(report), aligned(table_of(report), kLeft));
   for (const std::string& line : remarks(report)) text += line + "\n";
-  return text;
+  return text + studies(report, PageFormat::text);
 }
 
 std::string attention_markdown(const AttentionReport& report) {
   std::string text = fmt::format("{}.\n\n{}", how(report), markdown_table(table_of(report), kLeft));
   for (const std::string& line : remarks(report)) text += fmt::format("\n{}.\n", line);
-  return text;
+  return text + studies(report, PageFormat::markdown);
 }
 
 std::string attention_latex(const AttentionReport& report) {
   std::string text = fmt::format("% {}\n{}", how(report), latex_table(table_of(report), kLeft));
   for (const std::string& line : remarks(report)) text += fmt::format("% {}\n", line);
-  return text;
+  return text + studies(report, PageFormat::latex);
 }
 
 std::string attention_page(const AttentionReport& report, PageFormat format) {

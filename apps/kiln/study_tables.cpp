@@ -4,6 +4,7 @@
 
 #include "report/op_studies.h"
 #include "report/step_studies.h"
+#include "report/variance_table.h"
 #include "report/warmup_tables.h"
 
 namespace kiln::cli {
@@ -16,6 +17,21 @@ std::string titled(const std::string& title, const TextTable& table, std::size_t
   return heading(title, format) + written(table, left, format);
 }
 
+constexpr const char* kStepOptions[] = {"size", "mode", "dtype", "batch", "ctx", "preset", "recompute"};
+constexpr const char* kAttentionOptions[] = {"dtype", "batch", "heads", "seq", "d", "variant", "pass"};
+
+bool is_attention(const std::string& command) {
+  return command.starts_with("bench attention") || command.starts_with("bench flash");
+}
+
+std::string variance_page(std::span<const json> rows, std::span<const char* const> options,
+                          PageFormat format) {
+  const auto shares = variance_shares(rows, options);
+  if (shares.empty()) return {};
+  return titled("what the time varies with: share of the variance of its logarithm", variance_table(shares),
+                1, format);
+}
+
 std::string step_page(std::span<const json> rows, PageFormat format) {
   std::string text;
   if (const auto pairs = step_pairs(rows); !pairs.empty())
@@ -24,7 +40,7 @@ std::string step_page(std::span<const json> rows, PageFormat format) {
   if (const auto laws = step_scaling(rows); !laws.empty())
     text += titled("how the time grows: time ~ x^exponent, beside what operations and bytes foretell",
                    scaling_table(laws), 2, format);
-  return text;
+  return text + variance_page(rows, kStepOptions, format);
 }
 
 std::string op_page(std::span<const json> rows, PageFormat format) {
@@ -65,6 +81,7 @@ std::string studies_page(const std::string& command, std::span<const json> rows,
   if (command.starts_with("bench step")) return step_page(rows, format);
   if (command.starts_with("bench op")) return op_page(rows, format);
   if (command.starts_with("bench warmup")) return warmup_page(rows, format);
+  if (is_attention(command)) return variance_page(rows, kAttentionOptions, format);
   return {};
 }
 
@@ -73,9 +90,12 @@ ordered_json studies_json(const std::string& command, std::span<const json> rows
   if (command.starts_with("bench step")) {
     studies["pairs"] = pairs_json(step_pairs(rows));
     studies["scaling"] = scaling_json(step_scaling(rows));
+    studies["variance"] = variance_json(variance_shares(rows, kStepOptions));
   } else if (command.starts_with("bench op")) {
     studies["ladders"] = ladders_json(op_ladders(rows));
     studies["crossovers"] = crossovers_json(op_crossovers(rows));
+  } else if (is_attention(command)) {
+    studies["variance"] = variance_json(variance_shares(rows, kAttentionOptions));
   }
   return studies;
 }

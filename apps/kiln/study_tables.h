@@ -14,8 +14,8 @@ namespace kiln::cli {
 // The lines that results.jsonl gets, read back.
 std::vector<nlohmann::json> rows_of(const std::vector<std::string>& result_lines);
 
-// Of `bench step` pairs and laws of growth, of `bench op` ladders and crossovers; empty where there is
-// nothing to compare.
+// Of `bench step` pairs, laws of growth and what the time varies with, as of attention's grids; of `bench op`
+// ladders and crossovers; empty where there is nothing to compare.
 std::string studies_page(const std::string& command, std::span<const nlohmann::json> rows, PageFormat format);
 nlohmann::ordered_json studies_json(const std::string& command, std::span<const nlohmann::json> rows);
 

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "report/op_studies.h"
 #include "report/result_table.h"
 #include "report/step_studies.h"
+#include "report/variance_table.h"
 #include "report/warmup_tables.h"
 
 namespace kiln {
@@ -187,6 +190,48 @@ TEST(WarmupTables, StepsAndPartsComeFromTheRows) {
   EXPECT_EQ(first[2][2], "60 %");
   rows[0]["first_step"]["module_load_ms"] = 45.0;
   EXPECT_EQ(first_step_table(rows)[2][2], "90 %");
+}
+
+constexpr const char* kOptions[] = {"dtype", "ctx", "batch"};
+
+TEST(VarianceShares, EachOptionHasWhatItExplainsByItself) {
+  // Time = ctx^2 x 3 for fp32: logarithms add up, so that nothing is left for both together.
+  std::vector<json> rows;
+  for (int ctx : {128, 256, 512}) {
+    for (const char* dtype : {"fp32", "bf16"}) {
+      const double ms = ctx * ctx * (std::string_view(dtype) == "fp32" ? 3.0 : 1.0);
+      rows.push_back(step_row(dtype, ctx, ms, ctx));
+    }
+  }
+  std::vector<VarianceShare> shares = variance_shares(rows, kOptions);
+  ASSERT_EQ(shares.size(), 3U) << "batch does not vary";
+  const double over_ctx = 2 * std::pow(2 * std::log(2.0), 2) / 3;  // of logs -1, 0, 1 times 2 log 2
+  const double over_dtype = std::pow(std::log(3.0) / 2, 2);
+  EXPECT_EQ(shares[0].factor, "ctx");
+  EXPECT_EQ(shares[0].levels, 3U);
+  EXPECT_NEAR(shares[0].measured, over_ctx / (over_ctx + over_dtype), 1e-12);
+  EXPECT_NEAR(shares[0].predicted, 1, 1e-12);
+  EXPECT_EQ(shares[1].factor, "dtype");
+  EXPECT_NEAR(shares[1].measured, over_dtype / (over_ctx + over_dtype), 1e-12);
+  EXPECT_NEAR(shares[2].measured, 0, 1e-12);
+  EXPECT_EQ(variance_table(shares)[2][0], "dtype");
+  rows[0]["p50_ms"] = 1e9;  // one cell apart: an option by itself no longer explains it
+  shares = variance_shares(rows, kOptions);
+  EXPECT_GT(shares.back().measured, 0.1);
+  EXPECT_EQ(variance_json(shares).back().at("option"), "together");
+}
+
+TEST(VarianceShares, NeedAWholeGridOfTwoOptions) {
+  std::vector<json> rows = {step_row("fp32", 128, 10, 8), step_row("bf16", 128, 5, 2),
+                            step_row("fp32", 256, 21, 16)};
+  EXPECT_TRUE(variance_shares(rows, kOptions).empty());
+  rows.push_back(step_row("bf16", 256, 9, 4));
+  EXPECT_EQ(variance_shares(rows, kOptions).size(), 3U);
+  rows.back()["gate"] = "no memory";
+  EXPECT_TRUE(variance_shares(rows, kOptions).empty());
+  rows.resize(2);
+  EXPECT_TRUE(variance_shares(rows, kOptions).empty());
+  EXPECT_TRUE(variance_shares({}, kOptions).empty());
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ std::string count(double kernels) {
 TextTable kernel_parts_table(const StepRow& r) {
   const KernelSplit& split = *r.split->kernels;
   SplitTable table(r, "kernels");
-  for (const PartTime& p : with_floors(split, r.planned, r.best))
-    table.add({name_of(p.what), count(p.kernels), p.ms, p.floor_ms, p.cost});
+  for (const PartTime& p : with_predictions(split, r.planned, r.best))
+    table.add({name_of(p.what), count(p.kernels), p.ms, p.predicted_ms, p.cost});
   if (split.overlap_ms() > 0.0005) table.add("overlap", -split.overlap_ms());
   table.add("gaps", split.gaps_ms());
   table.add("traced step", split.span_ms);
@@ -74,10 +74,12 @@ TextTable kernel_parts_table(const StepRow& r) {
 ordered_json kernels_json(const StepRow& r) {
   const KernelSplit& split = *r.split->kernels;
   ordered_json classes = ordered_json::object(), kernels = ordered_json::array();
-  for (const PartTime& p : with_floors(split, r.planned, r.best)) {
-    classes[std::string(name_of(p.what))] = {{"kernels", p.kernels},       {"ms", p.ms},
-                                             {"predicted_ms", p.floor_ms}, {"floor_ms", p.floor_ms},
-                                             {"flops", p.cost.flops},      {"bytes", p.cost.bytes}};
+  for (const PartTime& p : with_predictions(split, r.planned, r.best)) {
+    classes[std::string(name_of(p.what))] = {{"kernels", p.kernels},
+                                             {"ms", p.ms},
+                                             {"predicted_ms", p.predicted_ms},
+                                             {"flops", p.cost.flops},
+                                             {"bytes", p.cost.bytes}};
   }
   for (const KernelTotal& k : split.kernels) {
     kernels.push_back({{"name", short_kernel_name(k.name)},
@@ -128,9 +130,11 @@ ordered_json split_json(const StepRow& r) {
   if (r.split->kernels) return kernels_json(r);
   ordered_json classes = ordered_json::object(), ops = ordered_json::array();
   for (const ClassTime& c : by_class(r.split->ops, r.best)) {
-    classes[std::string(name_of(c.what))] = {{"calls", c.calls},           {"ms", c.ms},
-                                             {"predicted_ms", c.floor_ms}, {"floor_ms", c.floor_ms},
-                                             {"flops", c.cost.flops},      {"bytes", c.cost.bytes}};
+    classes[std::string(name_of(c.what))] = {{"calls", c.calls},
+                                             {"ms", c.ms},
+                                             {"predicted_ms", c.floor_ms},
+                                             {"flops", c.cost.flops},
+                                             {"bytes", c.cost.bytes}};
   }
   for (const OpTotal& t : by_op(r.split->ops, r.best)) {
     ops.push_back({{"op", t.op.op},
@@ -140,7 +144,7 @@ ordered_json split_json(const StepRow& r) {
                    {"class", name_of(class_of(t.op.op))},
                    {"calls", t.calls},
                    {"ms", t.op.ms},
-                   {"floor_ms", t.floor_ms},
+                   {"predicted_ms", t.floor_ms},
                    {"flops", t.op.cost.flops},
                    {"bytes", t.op.cost.bytes}});
   }

@@ -113,7 +113,7 @@ CellRun run_cell(const std::vector<std::string>& words, const std::string& out, 
   std::vector<std::string> all = {kOwnProgram};
   all.insert(all.end(), words.begin(), words.end());
   all.push_back("--out=" + folder.path());
-  const ChildResult child = run_child(all, {timeout, stop});
+  const ChildResult child = run_child(all, {.seconds = timeout, .stop = stop});
   CellRun run;
   run.rows = read_results(folder.path()).rows;
   run.status = child.status;

@@ -82,11 +82,16 @@ StudyRequest read_request(const Typed& t, const CommonOptions& common) {
   return r;
 }
 
+constexpr double kGrace = 20;  // seconds for a part that is ended to store its rows: a large step is long
+
 PartRun run_part(const std::vector<std::string>& words, const std::string& folder, double timeout) {
   std::vector<std::string> all = {kOwnProgram};
   all.insert(all.end(), words.begin(), words.end());
   const std::string printed = (std::filesystem::path(folder) / "page.txt").string();
-  const ChildResult child = run_child(all, {timeout, [] { return stop_requested().load(); }, printed});
+  const ChildResult child = run_child(all, {.seconds = timeout,
+                                            .stop = [] { return stop_requested().load(); },
+                                            .grace = kGrace,
+                                            .output = printed});
   PartRun run{
       child.status, child.signal, child.timed_out, child.stopped, child.seconds, last_word(child.errors), {}};
   std::ifstream file(printed, std::ios::binary);
@@ -116,11 +121,13 @@ void run(const Typed& t, const CommonOptions& common) {
   }
   std::fputs((common.json ? study_json(report) : study_text(report)).c_str(), stdout);
   using Status = PartReport::Status;
+  const bool any_done = std::any_of(report.parts.begin(), report.parts.end(),
+                                    [](const PartReport& p) { return p.asked && p.status == Status::done; });
   for (const PartReport& p : report.parts) {
     if (!p.asked) continue;
     if (p.status == Status::failed || p.status == Status::timed_out)
       throw Error(fmt::format("{}: {}", p.part.name, p.reason), "the other parts are kept; run it again");
-    if (p.status == Status::unavailable && report.count(Status::done) == 0)
+    if (p.status == Status::unavailable && !any_done)
       throw Error(fmt::format("{}: {}", p.part.name, p.reason), {}, ErrorKind::unavailable);
   }
 }

@@ -40,7 +40,7 @@ constexpr StudyPart kStudy2025[] = {
      "--count 1000 --value 0.01", "--count 1000 --value 0.01", true, false},
     {"precision-toymodel", "the format of every tensor under autocast", "precision toymodel", "", "", true, false},
     {"precision-layernorm", "the part of a norm that breaks in 16 bits", "precision layernorm", "", "", true, false},
-    {"precision-accumulation", "gradients over micro-batches, in each format", "precision accumulation", "", "", true, false},
+    {"precision-accumulation", "gradients over micro-batches, in each format", "precision accumulation", "", "", false, false},
     {"memory", "peaks of forward and of a full step, for every size, fp32 and bf16", "memory",
      "--size small,medium,large,xl25,2.7b --ctx 512 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --export none",
      "--size nano,micro,tiny --ctx 64 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --export none",

@@ -122,7 +122,7 @@ void make_folder(const StudyRequest& request, const PartReport& part) {
 void run_part(const StudyRequest& request, const StudyTools& tools, PartReport& part) {
   make_folder(request, part);
   const PartRun run = tools.run(part.words, folder_of(request, part));
-  if (run.stopped) return;
+  if (run.stopped) return gather_rows(request, part);  // what it had; it begins again next time
   part.seconds = run.seconds;
   part.time = utc_now();
   if (run.status != 0 || run.signal != 0 || run.timed_out) {

@@ -116,16 +116,26 @@ ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& 
   Pipe::close_end(errors.to);
   ChildResult result;
   auto spent = [&] { return std::chrono::duration<double>(Clock::now() - begun).count(); };
+  double ended_at = 0;
+  bool killed = false;
+  auto end = [&](int signal) {
+    ::kill(-child, signal);  // its own group, made by become(); the second call is for before that
+    ::kill(child, signal);
+  };
   for (bool open = true; open;) {
     pollfd ready{errors.from, POLLIN, 0};
     if (::poll(&ready, 1, 100) > 0) open = read_some(errors.from, result.errors);
     if (result.errors.size() > 2 * kKeptErrors) result.errors.erase(0, result.errors.size() - kKeptErrors);
-    if (result.timed_out || result.stopped) continue;
-    result.timed_out = limits.seconds > 0 && spent() > limits.seconds;
-    result.stopped = !result.timed_out && limits.stop && limits.stop();
-    if (result.timed_out || result.stopped) {
-      ::kill(-child, SIGKILL);  // its own group, made by become(); the second call is for before that
-      ::kill(child, SIGKILL);
+    if (!result.timed_out && !result.stopped) {
+      result.timed_out = limits.seconds > 0 && spent() > limits.seconds;
+      result.stopped = !result.timed_out && limits.stop && limits.stop();
+      if (!result.timed_out && !result.stopped) continue;
+      ended_at = spent();
+      if (limits.grace > 0) end(SIGTERM);
+    }
+    if (!killed && spent() >= ended_at + limits.grace) {
+      killed = true;
+      end(SIGKILL);
     }
   }
   const int status = wait_for(child);

@@ -18,9 +18,10 @@ struct ChildResult {
 };
 
 struct ChildLimits {
-  double seconds = 0;                    // it is killed after so long; 0: never
-  std::function<bool()> stop = nullptr;  // asked ten times a second; true: it is killed at once
-  std::string output = {};               // the file its stdout goes to; none: it is dropped
+  double seconds = 0;                    // it is ended after so long; 0: never
+  std::function<bool()> stop = nullptr;  // asked ten times a second; true: it is ended
+  double grace = 0;         // from SIGTERM, by which it may keep what it has, to SIGKILL; 0: at once
+  std::string output = {};  // the file its stdout goes to; none: it is dropped
 };
 
 // Runs `words` (the first is the program's path) with an empty stdin, in a process group of its own, so that

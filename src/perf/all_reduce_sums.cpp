@@ -108,7 +108,7 @@ SumRow loop_row(const SumRequest& r, const Gradients& g, DType dtype, bool is_ri
 
 // Every rank reads all others' pieces, adds them in fp32 in rank order, and rounds once.
 SumRow op_row(const SumRequest& r, const Gradients& g, DType dtype) {
-  SumRow row{"sum", dtype, "op", cat("all_reduce threads, ", r.device.str()), 1};
+  SumRow row{"sum", dtype, "op", cat("all_reduce threads, ", r.device.str()), r.ranks - 1};
   std::vector<float> out(g.sum.size());
   double seconds = 0;
   const int64_t timed = std::max<int64_t>(1, r.timed() / r.ranks);

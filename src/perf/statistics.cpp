@@ -144,7 +144,8 @@ double variation(std::span<const double> samples) {
 
 double rank_test(std::span<const double> a, std::span<const double> b) {
   if (a.empty() || b.empty()) return 1;
-  // With so many samples on each side the normal curve is close enough; with few on one, it never is.
+  // With so many samples on each side the normal curve is close enough; with few on one, it never is. (With
+  // ties it is all there is, and errs towards no difference.)
   constexpr std::size_t kMany = 30, kFew = 8, kMostProducts = 10'000;
   const Ranked r = rank(a, b);
   const auto n = static_cast<double>(a.size()), m = static_cast<double>(b.size());

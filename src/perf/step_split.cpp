@@ -109,8 +109,8 @@ KernelSplit split_of(const std::vector<Trace>& steps) {
   return split;
 }
 
-std::vector<PartTime> with_floors(const KernelSplit& split, const std::vector<TimedOp>& planned,
-                                  const Rates& best) {
+std::vector<PartTime> with_predictions(const KernelSplit& split, const std::vector<TimedOp>& planned,
+                                       const Rates& best) {
   std::array<PartTime, kKernelParts> all{};
   std::array<bool, kKernelParts> present{};
   for (const PartTime& p : split.parts) {
@@ -120,7 +120,7 @@ std::vector<PartTime> with_floors(const KernelSplit& split, const std::vector<Ti
   for (const TimedOp& op : planned) {
     const auto at = static_cast<std::size_t>(part_of(op));
     all[at].what = static_cast<KernelPart>(at);
-    all[at].floor_ms += op.floor_ms(best);
+    all[at].predicted_ms += op.floor_ms(best);
     all[at].cost = all[at].cost + op.cost;
     present[at] = true;
   }

@@ -27,7 +27,7 @@ KernelPart part_of(const TimedOp& op);
 struct PartTime {
   KernelPart what = KernelPart::gemm;
   double kernels = 0;  // of a step, like all others
-  double ms = 0, floor_ms = 0;
+  double ms = 0, predicted_ms = 0;
   Cost cost;
 };
 
@@ -40,7 +40,7 @@ struct KernelTotal {
 // Of one step: the mean over those that were traced.
 struct KernelSplit {
   int steps = 0;
-  std::vector<PartTime> parts;       // those that have kernels; no floors yet
+  std::vector<PartTime> parts;       // those that have kernels; nothing predicted yet
   std::vector<KernelTotal> kernels;  // one for each name and part, the slowest first
   double sum_ms = 0;                 // of all kernels
   double busy_ms = 0;                // while at least one ran: less than the sum where kernels overlap
@@ -53,7 +53,7 @@ struct KernelSplit {
 KernelSplit split_of(const std::vector<Trace>& steps);
 
 // The parts with what their ops must cost; also a part that has ops and no kernels of its own.
-std::vector<PartTime> with_floors(const KernelSplit& split, const std::vector<TimedOp>& planned,
-                                  const Rates& best);
+std::vector<PartTime> with_predictions(const KernelSplit& split, const std::vector<TimedOp>& planned,
+                                       const Rates& best);
 
 }  // namespace kiln

@@ -1,5 +1,6 @@
 #include "perf/sum_forecast.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <vector>
@@ -103,10 +104,11 @@ std::vector<SumForecast> forecast_average(std::span<const double> sample, double
   for (int step = 0; step < steps; ++step) {
     const double kept = exact + f.bias;  // where the rounded average is likely to be
     double spacing = format.spacing(kept + rate * (mean_x - kept));
-    double mean = 0, square = 0;  // of the rounding
+    double mean = 0, square = 0, widest = spacing;  // of the rounding
+    if (method == SumMethod::kahan) widest = 0;
     for (double x : sample) {
       const double increment = rate * (x - kept);
-      if (method == SumMethod::kahan) spacing = format.spacing(increment);
+      if (method == SumMethod::kahan) widest = std::max(widest, spacing = format.spacing(increment));
       const double part = increment / spacing, up = part - std::floor(part);
       const double e = std::nearbyint(part) - part;
       mean += method == SumMethod::stochastic ? 0 : e * spacing / count;
@@ -116,7 +118,7 @@ std::vector<SumForecast> forecast_average(std::span<const double> sample, double
     exact += rate * (mean_x - exact);
     f.bias = keeps * f.bias + mean;
     f.variance = keeps * keeps * f.variance + square - mean * mean;
-    f.worst = keeps * f.worst + (method == SumMethod::stochastic ? spacing : spacing / 2);
+    f.worst = keeps * f.worst + (method == SumMethod::stochastic ? widest : widest / 2);
     after.push_back(f);
   }
   return after;

@@ -58,7 +58,7 @@ Tensor upload_as(RankContext& ctx, const Shape& shape, DType dtype, std::span<co
 void fill_multiples(SumTable& table) {
   for (SumRow& row : table.rows) {
     const auto base = std::find_if(table.rows.begin(), table.rows.end(), [&](const SumRow& r) {
-      // A narrow loop of another method is beside the plain fp32 one, which it would stand in for.
+      // A loop of another method is beside the plain fp32 one, which it would stand in for.
       const bool alike = r.method == row.method || (r.method == "plain" && row.method != "op");
       return r.dtype == DType::f32 && alike && r.ns > 0;
     });

@@ -38,14 +38,15 @@ struct SumRow {
   DType dtype;           // of the running sum in a loop; of what an op reads and writes
   std::string method;    // of a loop: plain, kahan, stochastic, ring, tree; "op" for an op
   std::string ran;       // "loop, host" or op, variant and device
-  int roundings = 0;     // of the running sum, on the way to one element of the result
+  int roundings = 0;     // of the running sum, in its own dtype, on the way to one element of the result
   double error = 0;      // all four by norm, relative to fp64
   double predicted = 0;  // bias and scatter of the roundings
   double bound = 0;      // the worst they could do together
   double floor = 0;      // the right result, rounded once to the dtype that holds it
   double ns = 0;         // of one unit of the table; 0: not timed by itself
   double bytes = 0;      // that must move for it
-  double of_fp32 = 0;    // ns, as a multiple of the fp32 row's with the same method
+  double of_fp32 =
+      0;  // ns, as a multiple of the fp32 loop's (plain, or of the same order), or of the fp32 op's
 };
 
 struct SumTable {

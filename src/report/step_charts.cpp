@@ -123,7 +123,7 @@ std::optional<NamedPicture> speedups(const std::vector<RowPair>& pairs, const ch
   for (std::size_t i = 0; i < these.size(); ++i) {
     const RowPair& p = *these[i];
     chart.groups.push_back(
-        {names.own[i],
+        {p.achieved.significant() ? names.own[i] : names.own[i] + " (same)",
          {{ratio(p, "forward_ms"), 0}, {ratio(p, "backward_ms"), 0}, {p.achieved.ratio, p.predicted}}});
   }
   return NamedPicture{fmt::format("speedup-{}", over), grouped_bars_svg(chart)};

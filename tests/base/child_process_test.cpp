@@ -40,6 +40,22 @@ TEST(ChildProcess, IsKilledWhenAskedToStop) {
   EXPECT_LT(r.seconds, 30);
 }
 
+TEST(ChildProcess, MayKeepWhatItHasBeforeItIsKilled) {
+  const TempFolder folder;
+  const std::string kept = folder / "kept";
+  const ChildLimits limits{.seconds = 0.3, .grace = 20};
+  const ChildResult r = run_child(
+      {"/bin/sh", "-c", cat("trap 'echo rows > ", kept, "; exit 0' TERM; sleep 60 & wait")}, limits);
+  EXPECT_TRUE(r.timed_out);
+  EXPECT_TRUE(r.done());
+  EXPECT_EQ(folder.read("kept"), "rows\n");
+  const ChildResult deaf =
+      run_child({"/bin/sh", "-c", "trap '' TERM; sleep 60"}, {.seconds = 0.2, .grace = 0.3});
+  EXPECT_EQ(deaf.signal, SIGKILL);
+  EXPECT_GE(deaf.seconds, 0.5);
+  EXPECT_LT(deaf.seconds, 30);
+}
+
 TEST(ChildProcess, ASignalIsTold) {
   EXPECT_EQ(run_child({"/bin/sh", "-c", "kill -SEGV $$"}).signal, SIGSEGV);
 }

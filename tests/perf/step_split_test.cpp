@@ -112,7 +112,7 @@ TEST(StepSplit, OneNameMayServeTwoParts) {
 TEST(StepSplit, FloorsCountWhereTheKernelsAre) {
   const Rates best{1e9, 1e6};  // a flop takes a nanosecond, a byte a microsecond
   const KernelSplit split = split_of({traced({{"linear"}}, {kernel("nvjet", 0, 0, 12000)}, 0, 12000)});
-  const std::vector<PartTime> parts = with_floors(
+  const std::vector<PartTime> parts = with_predictions(
       split,
       {op("linear", "lt", Pass::forward, {4e6, 10}),
        op("linear_cross_entropy", "fused", Pass::forward, {2e6, 0}),
@@ -124,13 +124,13 @@ TEST(StepSplit, FloorsCountWhereTheKernelsAre) {
   ASSERT_EQ(parts.size(), 5U);
   EXPECT_EQ(parts[0].what, KernelPart::gemm);
   EXPECT_DOUBLE_EQ(parts[0].ms, 12);
-  EXPECT_DOUBLE_EQ(parts[0].floor_ms, 4 + 2 + 1);
+  EXPECT_DOUBLE_EQ(parts[0].predicted_ms, 4 + 2 + 1);
   EXPECT_DOUBLE_EQ(parts[0].cost.flops, 7e6);
   EXPECT_EQ(parts[1].what, KernelPart::loss);
-  EXPECT_DOUBLE_EQ(parts[1].floor_ms, 3 + 1);
+  EXPECT_DOUBLE_EQ(parts[1].predicted_ms, 3 + 1);
   EXPECT_EQ(parts[1].kernels, 0);  // ops without kernels are shown too
   EXPECT_EQ(parts[2].what, KernelPart::attention);
-  EXPECT_DOUBLE_EQ(parts[2].floor_ms, 8);
+  EXPECT_DOUBLE_EQ(parts[2].predicted_ms, 8);
   EXPECT_EQ(parts[3].what, KernelPart::pointwise);
   EXPECT_EQ(parts[4].what, KernelPart::update);
 }

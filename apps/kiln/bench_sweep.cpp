@@ -20,6 +20,7 @@
 #include "kiln/command_line.h"
 #include "kiln/one_line.h"
 #include "kiln/parse_number.h"
+#include "kiln/require_gpu.h"
 #include "kiln/stop_on_signals.h"
 #include "kiln/sweep.h"
 #include "kiln/sweep_pages.h"
@@ -138,6 +139,9 @@ std::string check_cells(const std::vector<std::vector<std::string>>& cells, cons
         if (e.kind() == ErrorKind::usage) throw;  // the others are results of their cells
       }
     }
+    std::string why_no_gpu;
+    const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
+    require_gpu(device, gpus, why_no_gpu);
     const Device where = Device::parse(device);
     if (where.is_meta())
       throw Error("meta runs no kernels, so a sweep has no rows there", "use --device cpu or cuda",
@@ -269,6 +273,11 @@ void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const
       throw Error(fmt::format("{}: {}", str(cell.values), cell.reason),
                   "the other cells are kept; run it again");
   }
+  const auto missed = std::find_if(report.cells.begin(), report.cells.end(), [](const SweepCell& cell) {
+    return cell.status == SweepCell::Status::timed_out || cell.status == SweepCell::Status::no_memory;
+  });
+  if (!report.any_done() && !report.stopped() && missed != report.cells.end())
+    throw Error(fmt::format("no cell was measured; {}: {}", str(missed->values), missed->reason));
 }
 
 }  // namespace kiln::cli

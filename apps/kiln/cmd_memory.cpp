@@ -151,6 +151,11 @@ void run_sweep(const Typed& t, const CommonOptions& common) {
   q.spec = report.spec = spec;
   q.ks = t.ks.empty() ? read_doubling("--blocks", fmt::format("1..{}", spec.model.layers), 1 << 12)
                       : read_doubling("--blocks", t.ks, 1 << 12);
+  for (const int64_t k : q.ks) {
+    if (k > spec.model.layers)
+      throw Error(fmt::format("--blocks has {}, and {} has {} blocks", k, report.size, spec.model.layers), {},
+                  ErrorKind::usage);
+  }
   if (!t.steps.empty()) q.steps = request.steps;
   q.measure = [&](const StepSpec&, const MemoryStats& predicted, double flops) {
     const std::string why = why_not_run(request, predicted, flops, q.steps + 1);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,8 @@ namespace kiln::cli {
 namespace {
 
 struct Typed {
-  std::string study, scale = "auto", only, command, timeout = "600";
+  std::string study, scale = "auto", command, timeout = "600";
+  std::optional<std::string> only;
   bool list = false, fresh = false;
 };
 
@@ -47,8 +49,8 @@ std::vector<std::string> read_only(const Typed& t, const Study& study) {
   std::vector<std::string> names;
   std::vector<std::string_view> known;
   for (const StudyPart& part : study.parts) known.push_back(part.name);
-  if (!t.only.empty()) {
-    names = read_list<std::string>(t.only, [&](const std::string& word) {
+  if (t.only) {
+    names = read_list<std::string>(*t.only, [&](const std::string& word) {
       index_of("--only", word, known);
       return word;
     });

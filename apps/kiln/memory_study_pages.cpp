@@ -142,7 +142,7 @@ std::string sweep_text(const RecomputeReport& report) {
   for (std::size_t i = 0; i < s.points.size(); ++i) {
     const SweepPoint& p = s.points[i];
     const bool timed = p.measured.has_value(), both = timed && none.measured.has_value();
-    table.push_back({fmt::format("{}{}", name_of(p.recompute), i == s.best ? " (best)" : ""),
+    table.push_back({fmt::format("{}{}", name_of(p.recompute), i == s.best ? " (best of one level)" : ""),
                      fine_mib(p.predicted.peak_total), measured_words(p.measured),
                      p.formula == 0 ? "-" : fine_mib(p.formula),
                      p.formula == 0
@@ -156,7 +156,7 @@ std::string sweep_text(const RecomputeReport& report) {
   }
   text += aligned(table, 1);
   if (s.best != 0) {
-    text += fmt::format("\nbest: {}, {} MiB", name_of(s.points[s.best].recompute),
+    text += fmt::format("\nbest of one level: {}, {} MiB", name_of(s.points[s.best].recompute),
                         fine_mib(s.points[s.best].predicted.peak_total));
     for (const SweepPoint& p : s.points) {
       const int64_t away = p.recompute.k - s.points[s.best].recompute.k;

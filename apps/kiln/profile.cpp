@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 
+#include "base/atomic_file.h"
 #include "device/device_room.h"
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
@@ -110,13 +110,6 @@ BothTraces trace_both(const ProfileRequest& r, StepProfile& p, OutOfMemory& full
   return replayed;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Error(cat("cannot write ", path), "is the disk full? --out names another folder");
-}
-
 // CUPTI, or the reason why not.
 std::unique_ptr<KernelTimes> open_cupti(const ProfileRequest& r, std::string& why_not) {
   if (!on_gpu(r) || r.source == TraceSource::events) return nullptr;
@@ -184,7 +177,7 @@ void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
   attempt(p, [&](OutOfMemory&) {
     p.attention = study_attention(p, rank_for(r), r.trace, times);
     p.file = (std::filesystem::path(r.folder) / cat("profile-", p.name(), ".trace.json")).string();
-    write_file(p.file, step_timeline(p.full.steps, cat("kiln ", p.name())));
+    write_file_atomically(p.file, step_timeline(p.full.steps, cat("kiln ", p.name())));
   });
 }
 

@@ -20,9 +20,9 @@ constexpr ModelSize kSizes[] = {
     {"medium",        kLlama,   1024,   4096,  24,  16,  10000, "2025 and 2026 tables"},
     {"large",         kLlama,   1280,   5120,  36,  20,  10000, "2025 and 2026 tables"},
     {"xl25",          kLlama,   1600,   6400,  48,  25,  10000, "2025 table"},
-    {"xl26",          kLlama,   2560,  10240,  32,  32,  10000, "2026 table; the same as 2.7b"},
-    {"2.7b",          kLlama,   2560,  10240,  32,  32,  10000, "2025 table; the same as xl26"},
-    {"10b",           kLlama,   4608,  12288,  50,  36,  10000, "2026 table"},
+    {"xl26",          kLlama,   2560,  10240,  32,  32,  10000, "2026 table; as 2.7b; 3.4 B, since the gated MLP has three matrices"},
+    {"2.7b",          kLlama,   2560,  10240,  32,  32,  10000, "2025 table; as xl26; 3.4 B, since the gated MLP has three matrices"},
+    {"10b",           kLlama,   4608,  12288,  50,  36,  10000, "2026 table; 12.8 B, since the gated MLP has three matrices"},
     {"leaderboard8b", kLlama,   4096,  11008,  34,  32, 151936, "the leaderboard's model, context 32,768"},
     {"xxl",           kFfn,    16384,  53248, 126,   0,      0, "two linears a block; for calculations only"},
 };

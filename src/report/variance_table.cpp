@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr const char* kTogether = "together";
+constexpr const char* kTogether = "options together";
 
 struct Cell {
   std::vector<std::string> levels;  // one for each option

@@ -12,7 +12,7 @@
 namespace kiln {
 
 struct VarianceShare {
-  std::string factor;  // "ctx"; "together" for what no option explains by itself
+  std::string factor;  // "ctx"; "options together" for what none explains by itself
   std::size_t levels = 0;
   double measured = 0;
   double predicted = 0;  // of the predicted times
@@ -20,7 +20,7 @@ struct VarianceShare {
 };
 
 // Of timed rows that are a whole grid: every combination of the values that occur, equally often. Empty where
-// they are not, or where fewer than two options vary. The largest comes first, "together" last.
+// they are not, or where fewer than two options vary. The largest comes first, "options together" last.
 std::vector<VarianceShare> variance_shares(std::span<const nlohmann::json> rows,
                                            std::span<const char* const> options);
 

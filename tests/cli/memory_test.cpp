@@ -141,9 +141,9 @@ TEST(Memory, ScalingAndSweepPagesFollowTheirRows) {
   sweep.sweep.best = 2;
   sweep.sweep.points[1].formula = std::size_t{110} << 20;
   text = sweep_text(sweep);
-  EXPECT_TRUE(has(text, "every:2 (best)"));
+  EXPECT_TRUE(has(text, "every:2 (best of one level)"));
   EXPECT_TRUE(has(text, "+10.0 %"));
-  EXPECT_TRUE(has(text, "best: every:2, 100.00 MiB; block +0.00"));
+  EXPECT_TRUE(has(text, "best of one level: every:2, 100.00 MiB; block +0.00"));
   const json page = json::parse(sweep_json(sweep));
   EXPECT_EQ(page.at("best"), "every:2");
   EXPECT_TRUE(page.at("points").at(3).at("k").is_null());

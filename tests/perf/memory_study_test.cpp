@@ -52,6 +52,18 @@ TEST(MemoryTrace, AnalysisAndAllocatorAgree) {
   }
 }
 
+// For a GPU the rank itself holds a workspace of the matrix library, taken before a trace can begin.
+TEST(MemoryTrace, KnowsTheWorkspaceThatTheRankHolds) {
+  RankOptions rank;
+  rank.device = Device::meta(DeviceType::cuda);
+  const TracedStep run = trace_step(tiny_step(StepMode::full), rank);
+  const MemoryAnalysis a = analyse(run.record);
+  EXPECT_GT(run.stats.peak[Tag::workspace], std::size_t{1} << 20);
+  EXPECT_EQ(a.peak.bytes, run.stats.peak_total);
+  EXPECT_EQ(a.own_peak, run.stats.peak);
+  EXPECT_EQ(a.peak_reserved, run.stats.peak_reserved);
+}
+
 TEST(MemoryTrace, KnowsPhaseOpLayerAndLine) {
   StepSpec spec = tiny_step();
   spec.model.recompute = Recompute::block;

@@ -218,7 +218,7 @@ TEST(VarianceShares, EachOptionHasWhatItExplainsByItself) {
   rows[0]["p50_ms"] = 1e9;  // one cell apart: an option by itself no longer explains it
   shares = variance_shares(rows, kOptions);
   EXPECT_GT(shares.back().measured, 0.1);
-  EXPECT_EQ(variance_json(shares).back().at("option"), "together");
+  EXPECT_EQ(variance_json(shares).back().at("option"), "options together");
 }
 
 TEST(VarianceShares, NeedAWholeGridOfTwoOptions) {

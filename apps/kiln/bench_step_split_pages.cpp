@@ -26,7 +26,7 @@ struct Part {
 class SplitTable {
  public:
   SplitTable(const StepRow& row, const char* count) : row_(row) {
-    table_.push_back({"part", count, "ms", "of step", "predicted ms", "of predicted", "GB/s", "TFLOP/s"});
+    table_.push_back({"part", count, "ms", "of step", "predicted ms", "of roofline", "GB/s", "TFLOP/s"});
   }
 
   void add(const Part& p) {

@@ -25,6 +25,9 @@ std::string path_in(const std::string& folder) {
 }
 
 std::string content_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(cat(path, " is a folder; expected a file of rows"), "name another folder with --out");
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }

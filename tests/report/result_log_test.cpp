@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "support/temp_folder.h"
 
@@ -49,6 +51,12 @@ TEST(ResultLog, LinesThatAreNoRowsAreLeftOutByNumber) {
   ASSERT_EQ(stored.remarks.size(), 2U);
   EXPECT_NE(stored.remarks[0].find("results.jsonl:2"), std::string::npos) << stored.remarks[0];
   EXPECT_NE(stored.remarks[1].find("results.jsonl:3"), std::string::npos) << stored.remarks[1];
+}
+
+TEST(ResultLog, AFolderInItsPlaceIsNamed) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder / "results.jsonl");
+  EXPECT_NE(KILN_ERROR_OF(read_results(folder.path())).find("is a folder"), std::string::npos);
 }
 
 TEST(ResultLog, AFolderThatCannotBeWrittenIsNamed) {

@@ -34,16 +34,23 @@ std::string study_id(const AblateRequest& r, const MeasuredPlace& place) {
   return cell_id(study, {});
 }
 
-// The latest of its place; a failure is worth another try, and there may be more memory by now.
-const json* find_row(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned) {
+// The latest of its place, with the same switches on.
+const json* latest_of(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned) {
   const auto found = std::find_if(rows.rbegin(), rows.rend(), [&](const json& row) {
     return word_at(row, "study") == study && word_at(row, "group") == planned.group &&
-           word_at(row, "switch") == planned.name &&
-           (planned.on.empty() || row.value("switches", json()) == json(planned.on));
+           word_at(row, "switch") == planned.name && row.value("switches", json()) == json(planned.on);
   });
-  if (found == rows.rend()) return nullptr;
-  const std::string gate = word_at(*found, "gate");
-  return gate == "failed" || gate == "no memory" ? nullptr : &*found;
+  return found == rows.rend() ? nullptr : &*found;
+}
+
+// One that need not be measured again. A failure is worth another try, and there may be more memory by now;
+// what was predicted by other ceilings does not stand beside the rest.
+const json* find_row(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned,
+                     const json& ceilings) {
+  const json* row = latest_of(rows, study, planned);
+  if (row == nullptr || row->value("ceilings", json()) != ceilings) return nullptr;
+  const std::string gate = word_at(*row, "gate");
+  return gate == "failed" || gate == "no memory" ? nullptr : row;
 }
 
 // Of an `added` row: what became of the switch by itself.
@@ -60,6 +67,16 @@ bool can_be_added(const json& alone) {
   return gate == "passed" || gate == "no memory";
 }
 
+// An `added` row that is not measured: the same work as the switch by itself, or not added for the same
+// reason; then nothing was planned with the others on either.
+json copy_of(const json& alone, bool added) {
+  json row = alone;
+  row["group"] = "added";
+  if (added) return row;
+  for (const char* key : {"predicted_peak_bytes", "predicted_peak_by_tag", "floor_bytes"}) row.erase(key);
+  return row;
+}
+
 // Without a baseline there is nothing to compare with.
 void check_baseline(const json& row) {
   if (word_at(row, "gate") != "passed")
@@ -69,19 +86,18 @@ void check_baseline(const json& row) {
 
 // The better of two: rows are put beside their ceilings as soon as they are done, so these come first, and
 // one moment in which the machine did something else would spoil all of them.
-MeasuredPlace measure_twice(const AblateRequest& r) {
-  const std::vector<DType> dtypes = {DType::f32, DType::bf16};
-  MeasuredPlace best = measure_place(r.device, r.threads, dtypes);
-  const MeasuredPlace other = measure_place(r.device, r.threads, dtypes);
-  best.ceilings.copy = std::max(best.ceilings.copy, other.ceilings.copy);
-  for (auto& [dtype, rate] : best.ceilings.flops)
-    rate = std::max(rate, other.ceilings.flops.at(dtype),
+Ceilings measure_twice(const AblateRequest& r) {
+  const std::vector<DType> dtypes(kAblationDTypes.begin(), kAblationDTypes.end());
+  Ceilings best = measure_place(r.device, r.threads, dtypes).ceilings;
+  const Ceilings other = measure_place(r.device, r.threads, dtypes).ceilings;
+  best.copy = std::max(best.copy, other.copy);
+  for (auto& [dtype, rate] : best.flops)
+    rate = std::max(rate, other.flops.at(dtype),
                     [](const NamedRate& a, const NamedRate& b) { return a.per_second < b.per_second; });
   return best;
 }
 
-MeasuredPlace measure_here(const AblateRequest& r, AblateReport& report) {
-  MeasuredPlace place = measure_twice(r);
+void note(const MeasuredPlace& place, const AblateRequest& r, AblateReport& report) {
   report.device = r.device.str();
   report.device_name = place.name;
   report.isa = place.isa;
@@ -89,7 +105,6 @@ MeasuredPlace measure_here(const AblateRequest& r, AblateReport& report) {
   report.copy = place.ceilings.copy;
   for (const auto& [dtype, rate] : place.ceilings.flops)
     report.flops.push_back({cat(name_of(dtype), " ", rate.name), rate.per_second});
-  return place;
 }
 
 }  // namespace
@@ -119,10 +134,17 @@ AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
                     const std::function<void(const std::string&)>& progress,
                     const std::function<void(const std::string& line)>& store) {
   AblateReport report;
-  progress("measuring ceilings");
-  AblationRows rows(r, measure_here(r, report));
-  const std::string study = study_id(r, rows.place());
   const std::vector<PlannedRow> plan = ablation_plan(r.only, r.device);
+  MeasuredPlace place = find_place(r.device, r.threads);
+  const std::string study = study_id(r, place);
+  const json* first = r.fresh ? nullptr : latest_of(stored, study, plan.front());
+  const std::optional<Ceilings> known = first == nullptr ? std::nullopt : stored_ceilings(*first);
+  report.ceilings_stored = known.has_value();
+  if (!known) progress("measuring ceilings");
+  place.ceilings = known ? *known : measure_twice(r);
+  note(place, r, report);
+  const json ceilings = ceilings_row(place.ceilings);
+  AblationRows rows(r, std::move(place));
   report.planned = plan.size();
   std::size_t reused = 0;
   PlannedRow sum = plan.front();  // the last of the `added` rows, or the baseline
@@ -136,18 +158,18 @@ AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
       planned.on.push_back(r.only[at - 1 - r.only.size()]);
       sum = planned;
     }
-    if (const json* row = r.fresh ? nullptr : find_row(stored, study, planned)) {
-      report.rows.push_back(*row);
+    const bool copied = alone != nullptr && (!added || planned.on.size() == 1);
+    json row = copied ? copy_of(*alone, added) : json();
+    const bool kept = copied && !r.fresh && std::find(stored.begin(), stored.end(), row) != stored.end();
+    const json* known_row = r.fresh || copied ? nullptr : find_row(stored, study, planned, ceilings);
+    if (kept || known_row != nullptr) {
+      report.rows.push_back(kept ? row : *known_row);
       ++reused;
       continue;
     }
     if (r.stop && r.stop()) break;
     progress(fmt::format("row {} of {}: {} {}", at + 1, plan.size(), planned.group, planned.name));
-    json row;
-    if (alone != nullptr && (!added || planned.on.size() == 1)) {  // the same work, or the same reason
-      row = *alone;
-      row["group"] = planned.group;
-    } else {
+    if (!copied) {
       const std::optional<std::string> line = rows.measure(planned, planned.on.empty() ? nullptr : &before);
       if (!line) break;
       row = json::parse(*line);

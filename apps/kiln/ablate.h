@@ -43,6 +43,7 @@ struct AblateReport {
   int threads = 1;
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per dtype of products
+  bool ceilings_stored = false;  // they are those of the stored baseline, and were not measured again
   std::vector<nlohmann::json> rows;
   std::vector<std::string> remarks;
   std::size_t planned = 0;  // rows there should be
@@ -53,7 +54,8 @@ struct AblateReport {
 void check_ablate(const AblateRequest& request);
 
 // `store` gets the line of each row as soon as it is done; rows in `stored` of the same study are taken from
-// there. A baseline that cannot run is an Error: there is nothing to compare with.
+// there, and with the baseline's row the ceilings: every row of a study is predicted by the same. A baseline
+// that cannot run is an Error: there is nothing to compare with.
 AblateReport ablate(const AblateRequest& request, const std::vector<nlohmann::json>& stored,
                     const std::function<void(const std::string&)>& progress,
                     const std::function<void(const std::string& line)>& store);

@@ -15,7 +15,10 @@ using nlohmann::ordered_json;
 
 std::string tables(const AblateReport& r, PageFormat format) {
   const std::vector<AblationLine> lines = ablation_lines(r.rows);
-  std::string text = remark(place_line(r.device, r.device_name, r.threads, r.isa, r.copy, r.flops), format);
+  std::string text =
+      remark(place_line(r.device, r.device_name, r.threads, r.isa, r.copy, r.flops,
+                        r.ceilings_stored ? "stored with the baseline's row" : "measured here"),
+             format);
   text +=
       heading("one optimization at a time, then added up: a whole training step, batches with it", format);
   text += written(speedup_table(lines), 1, format);
@@ -84,6 +87,7 @@ std::string ablate_json(const AblateReport& r) {
                {"host", host_json(r)},
                {"build_id", build_info().build_id},
                {"ceilings", ceilings_json(r)},
+               {"ceilings_stored", r.ceilings_stored},
                {"rows", rows},
                {"not_timed", others},
                {"speedups", speedups_json(lines)},

@@ -10,6 +10,7 @@
 #include "kiln/bench_format.h"
 #include "kiln/bench_step.h"
 #include "perf/memory_study.h"
+#include "report/result_table.h"
 
 namespace kiln::cli {
 namespace {
@@ -71,6 +72,27 @@ double sum_of_floors(const std::vector<TimedOp>& ops, const Rates& best) {
 
 }  // namespace
 
+nlohmann::json ceilings_row(const Ceilings& ceilings) {
+  nlohmann::json flops = nlohmann::json::object();
+  for (const auto& [dtype, rate] : ceilings.flops)
+    flops[std::string(name_of(dtype))] = {{"name", rate.name}, {"per_s", rate.per_second}};
+  return {{"copy_bytes_per_s", ceilings.copy}, {"flops", flops}};
+}
+
+std::optional<Ceilings> stored_ceilings(const nlohmann::json& row) {
+  const nlohmann::json stored = row.value("ceilings", nlohmann::json());
+  if (!stored.is_object()) return std::nullopt;
+  Ceilings ceilings;
+  ceilings.copy = number_at(stored, "copy_bytes_per_s").value_or(0);
+  const nlohmann::json flops = stored.value("flops", nlohmann::json::object());
+  for (const DType dtype : kAblationDTypes) {
+    const nlohmann::json rate = flops.value(std::string(name_of(dtype)), nlohmann::json::object());
+    ceilings.flops[dtype] = {word_at(rate, "name"), number_at(rate, "per_s").value_or(0)};
+    if (!(ceilings.flops[dtype].per_second > 0)) return std::nullopt;
+  }
+  return ceilings.copy > 0 ? std::optional(ceilings) : std::nullopt;
+}
+
 AblationRows::AblationRows(const AblateRequest& request, MeasuredPlace place)
     : request_(request), place_(std::move(place)) {
   ThreadPool pool(1);
@@ -100,13 +122,17 @@ Rates AblationRows::rates(Precision p) const {
   return {place_.ceilings.flops.at(policy_of(p).compute).per_second, place_.ceilings.copy};
 }
 
-// Of the best way known to do the same step in the same precision.
+// Of the best way known to do the same step in the same precision: the optimized preset's, or the row's own
+// where that computes or moves less (a fused op may pay for speed with work).
 double AblationRows::floor_ms(const Plan& row) {
   AblationSetup best = row.setup;
   best.variants = choose_variants("optimized", "", request_.device.target);
   best.variants.apply_to(best.spec.model);
-  best.spec.model.recompute = Recompute::none;
-  return sum_of_floors(plan_step(best.spec, rank_for(best)).ops, rates(row.setup.spec.precision));
+  AblationSetup own = row.setup;
+  best.spec.model.recompute = own.spec.model.recompute = Recompute::none;
+  const Rates at = rates(row.setup.spec.precision);
+  return std::min(sum_of_floors(plan_step(best.spec, rank_for(best)).ops, at),
+                  sum_of_floors(plan_step(own.spec, rank_for(own)).ops, at));
 }
 
 const GateProbe& AblationRows::baseline() {
@@ -137,7 +163,8 @@ ordered_json AblationRows::described(const PlannedRow& row, const Plan& p) const
           {"ops", p.variants},
           {"predicted_peak_bytes", p.memory.peak_total},
           {"predicted_peak_by_tag", tags_json(p.memory)},
-          {"floor_bytes", floor_bytes(spec)}};
+          {"floor_bytes", floor_bytes(spec)},
+          {"ceilings", ceilings_row(place_.ceilings)}};
 }
 
 bool AblationRows::judge(const PlannedRow& row, const Plan& p, ordered_json& line) {
@@ -149,7 +176,7 @@ bool AblationRows::judge(const PlannedRow& row, const Plan& p, ordered_json& lin
     errors = errors_against(base, probe_setup(ctx, p.setup, tokens_, request_.gate_steps));
   }
   const GateTolerance allowed = tolerance_of(p.setup.spec.precision) * request_.tolerance;
-  line["gate_steps"] = request_.gate_steps;
+  line["gate_steps"] = base.steps;
   line["gate_errors"] = {{"logits", finite(errors.logits)},
                          {"gradients", finite(errors.gradients)},
                          {"worst_gradient", errors.worst_gradient},
@@ -241,11 +268,11 @@ std::optional<std::string> AblationRows::measure(const PlannedRow& row, const Pl
       return std::nullopt;
     }
   } catch (const Error& error) {
-    if (row.on.empty()) throw;  // without the baseline there is no study
+    if (row.group == "baseline") throw;  // without it there is no study
     timing_ = {};
     say(full_.happened ? "no memory" : "failed", error.what());
   } catch (const std::bad_alloc&) {
-    if (row.on.empty()) throw;
+    if (row.group == "baseline") throw;
     timing_ = {};
     say("no memory", "out of memory on the host");
   }

@@ -1,6 +1,7 @@
 // One row of `kiln ablate`: planned on meta, judged by the gate, then timed.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 
@@ -10,6 +11,13 @@
 #include "perf/op_times.h"
 
 namespace kiln::cli {
+
+// The formats in which some row computes its products.
+inline constexpr std::array kAblationDTypes = {DType::f32, DType::bf16};
+
+// The ceilings a row is predicted by, as it stores them, and read back; nothing where there are none.
+nlohmann::json ceilings_row(const Ceilings& ceilings);
+std::optional<Ceilings> stored_ceilings(const nlohmann::json& row);
 
 class AblationRows {
  public:

@@ -24,11 +24,12 @@ std::string dump(const ordered_json& page, int indent) {
 }
 
 std::string place_line(const std::string& device, const std::string& device_name, int threads,
-                       const std::string& isa, double copy, const std::vector<NamedRate>& flops) {
+                       const std::string& isa, double copy, const std::vector<NamedRate>& flops,
+                       const std::string& when) {
   std::string text = device == "cpu" ? fmt::format("cpu ({}), {} thread{}, {}", device_name, threads,
                                                    threads == 1 ? "" : "s", isa)
                                      : fmt::format("{} ({})", device, device_name);
-  text += fmt::format("; ceilings measured here: copy {} GB/s read+write", digits(copy / 1e9));
+  text += fmt::format("; ceilings {}: copy {} GB/s read+write", when, digits(copy / 1e9));
   for (const NamedRate& f : flops)
     text += fmt::format(", {} {} TFLOP/s", f.name, digits(f.per_second / 1e12));
   return text;

@@ -20,9 +20,11 @@ std::string fine_mib(double bytes);
 
 std::string dump(const nlohmann::ordered_json& page, int indent);
 
-// Where rows were measured, and the ceilings measured beside them; product rates in TFLOP/s.
+// Where rows were measured, and the ceilings measured beside them; product rates in TFLOP/s. `when` says of
+// the ceilings when they were measured.
 std::string place_line(const std::string& device, const std::string& device_name, int threads,
-                       const std::string& isa, double copy, const std::vector<NamedRate>& flops);
+                       const std::string& isa, double copy, const std::vector<NamedRate>& flops,
+                       const std::string& when = "measured here");
 
 // A report's page in each form, and the one that was asked for.
 template <class Report>

@@ -15,12 +15,22 @@ std::string device_name(const Device& device) {
   return device.str();
 }
 
+namespace {
+
+MeasuredPlace place_of(RankContext& ctx, const Device& device) {
+  return {device_name(device), std::string(name_of(ctx.traits().isa)), ctx.pool().threads(), {}};
+}
+
+}  // namespace
+
+MeasuredPlace find_place(const Device& device, int threads) {
+  RankContext ctx(options_for(device, threads, 0));
+  return place_of(ctx, device);
+}
+
 MeasuredPlace measure_place(const Device& device, int threads, const std::vector<DType>& dtypes) {
   RankContext ctx(options_for(device, threads, 0));
-  MeasuredPlace place;
-  place.name = device_name(device);
-  place.isa = name_of(ctx.traits().isa);
-  place.threads = ctx.pool().threads();
+  MeasuredPlace place = place_of(ctx, device);
   place.ceilings = CeilingWatch(ctx, dtypes).finish();
   return place;
 }

@@ -16,6 +16,9 @@ struct MeasuredPlace {
 
 std::string device_name(const Device& device);
 
+// Without ceilings, which take seconds.
+MeasuredPlace find_place(const Device& device, int threads);
+
 // In a context of its own: what the rows left in theirs is not in its way.
 MeasuredPlace measure_place(const Device& device, int threads, const std::vector<DType>& dtypes);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -33,6 +34,21 @@ StoredResults read_rows(const std::string& folder) {
   return stored;
 }
 
+// Pictures of an earlier page that this one does not show; other files are none of ours.
+void remove_old_pictures(const fs::path& folder, const ReportPage& page) {
+  std::error_code ignored;
+  std::vector<fs::path> old;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.ends_with(".svg") && (name.starts_with("ablation-") ||
+                                                 name.starts_with("steps-") || name.starts_with("memory-"));
+    const bool shown = std::any_of(page.pictures.begin(), page.pictures.end(),
+                                   [&](const ReportPicture& p) { return p.name == name; });
+    if (ours && !shown) old.push_back(entry.path());
+  }
+  for (const fs::path& path : old) fs::remove(path, ignored);
+}
+
 std::vector<std::string> write_report(const ReportPage& page, const std::string& out) {
   const fs::path pictures = fs::path(out) / kPictures;
   std::error_code error;
@@ -45,19 +61,34 @@ std::vector<std::string> write_report(const ReportPage& page, const std::string&
     written.push_back((pictures / p.name).string());
     write_file_atomically(written.back(), p.svg);
   }
-  write_file_atomically(written.front(), page.markdown);  // last: it names the others
+  write_file_atomically(written.front(), page.markdown);  // it names those before it
+  remove_old_pictures(pictures, page);                    // named by no page any more
   return written;
+}
+
+// Both, or an Error; then what was found amiss, and may have been repaired for good, is said beside it.
+struct Report {
+  ReportPage page;
+  std::vector<std::string> files;
+};
+
+Report make_files(const StoredResults& stored, const std::string& folder, const std::string& out) try {
+  Report made{make_report(stored.rows, stored.remarks, kPictures), {}};
+  if (made.page.rows == 0)
+    throw Error(fmt::format("none of the {} rows in {}/results.jsonl is of ablate, bench step or memory",
+                            stored.rows.size(), folder),
+                "measure something first: kiln ablate --quick");
+  made.files = write_report(made.page, out);
+  return made;
+} catch (const Error&) {
+  for (const std::string& line : stored.remarks) fmt::print(stderr, "{}\n", line);
+  throw;
 }
 
 void run_report(const std::string& from, const CommonOptions& common) {
   const std::string folder = from.empty() ? common.out : from;
   const StoredResults stored = read_rows(folder);
-  const ReportPage page = make_report(stored.rows, stored.remarks, kPictures);
-  if (page.rows == 0)
-    throw Error(fmt::format("none of the {} rows in {}/results.jsonl is of ablate, bench step or memory",
-                            stored.rows.size(), folder),
-                "measure something first: kiln ablate --quick");
-  const std::vector<std::string> written = write_report(page, common.out);
+  const auto [page, written] = make_files(stored, folder, common.out);
   if (common.json) {
     std::fputs((dump({{"command", "report"},
                       {"rows", stored.rows.size()},

@@ -11,6 +11,7 @@
 namespace kiln {
 namespace {
 
+constexpr int kLeastSteps = 2;
 constexpr int64_t kProbeTokens = 256;       // logits of more would be gigabytes with a large vocabulary
 constexpr int64_t kProbeGradients = 65536;  // of a parameter
 
@@ -62,13 +63,13 @@ double relative_error(const std::vector<float>& exact, const std::vector<float>&
 GateProbe probe_setup(RankContext& ctx, const AblationSetup& setup,
                       const std::shared_ptr<const TokenSet>& tokens, int steps) {
   GateProbe probe;
-  probe.steps = steps;
+  probe.steps = std::max(steps, kLeastSteps);
   TrainingSteps training(ctx, setup, tokens);
   probe.logits = probe_logits(ctx, training, *tokens, setup.spec.step.context);
   training.run();
   probe.first_loss = training.finish().loss;
   probe.gradients = probe_gradients(ctx, training.model().params());  // the update reads them, no more
-  for (int s = 0; s < steps; ++s) training.run();  // the last one's loss is that after `steps` updates
+  for (int s = 0; s < probe.steps; ++s) training.run();  // the last one's loss is that after `steps` updates
   probe.last_loss = training.finish().loss;
   return probe;
 }

@@ -23,7 +23,8 @@ struct GateProbe {
   int steps = 0;
 };
 
-// `steps`: of training, through the step itself, captured where the setup says so.
+// `steps`: of training, through the step itself, captured where the setup says so; two at least. A step is
+// captured in its second run, and what that replay did to the weights shows in the loss of the third.
 GateProbe probe_setup(RankContext& ctx, const AblationSetup& setup,
                       const std::shared_ptr<const TokenSet>& tokens, int steps);
 

@@ -52,12 +52,6 @@ double std_of(std::span<const double> samples) {
   return std::sqrt(squares / static_cast<double>(samples.size() - 1));
 }
 
-double median_of(std::span<const double> samples) {
-  std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
-  return percentile(sorted, 0.5);
-}
-
 // How many of all orders of n and m samples have each value of U, as shares: the recurrence that removes the
 // largest sample, which is either one of the n (and beats all m) or one of the m.
 std::vector<double> exact_shares(std::size_t n, std::size_t m) {
@@ -102,6 +96,31 @@ Ranked rank(std::span<const double> a, std::span<const double> b) {
   return r;
 }
 
+// Twice the ranks of sizes that are not 0, so that the ranks equal ones share stay whole.
+std::vector<std::size_t> doubled_ranks(std::vector<double> sizes) {
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<std::size_t> ranks;
+  for (std::size_t from = 0; from < sizes.size();) {
+    std::size_t to = from;
+    while (to < sizes.size() && sizes[to] == sizes[from]) ++to;
+    ranks.resize(to, from + to + 1);
+    from = to;
+  }
+  return ranks;
+}
+
+// P(the sum of ranks on one side is at most `least`), each turn falling on either side alike: all subsets,
+// counted by their sums.
+double share_of_sums(const std::vector<std::size_t>& ranks, std::size_t least) {
+  std::vector<double> shares(least + 1, 0);
+  shares[0] = 1;
+  for (const std::size_t r : ranks) {
+    for (std::size_t sum = least + 1; sum-- > 0;)
+      shares[sum] = (shares[sum] + (sum >= r ? shares[sum - r] : 0)) / 2;
+  }
+  return std::accumulate(shares.begin(), shares.end(), 0.0);
+}
+
 // The smallest p that so many samples can give: with no overlap at all.
 double least_p(std::size_t n, std::size_t m) {
   double orders = 1;
@@ -142,6 +161,13 @@ double variation(std::span<const double> samples) {
   return mean > 0 ? std_of(samples) / mean : 0;
 }
 
+double median_of(std::span<const double> samples) {
+  if (samples.empty()) return 0;
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  return percentile(sorted, 0.5);
+}
+
 double rank_test(std::span<const double> a, std::span<const double> b) {
   if (a.empty() || b.empty()) return 1;
   // With so many samples on each side the normal curve is close enough; with few on one, it never is. (With
@@ -164,6 +190,32 @@ double rank_test(std::span<const double> a, std::span<const double> b) {
   return std::erfc(z / std::sqrt(2.0));
 }
 
+double turns_test(std::span<const double> a, std::span<const double> b) {
+  if (a.size() != b.size()) return 1;
+  constexpr std::size_t kMany = 200;  // beyond, the normal curve is as good and counting is slow
+  std::vector<double> apart, sizes;   // a turn that is even says nothing of a direction
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = std::log(a[i] / b[i]);
+    if (d == 0 || !std::isfinite(d)) continue;
+    apart.push_back(d);
+    sizes.push_back(std::abs(d));
+  }
+  if (apart.empty()) return 1;
+  const std::vector<std::size_t> ranks = doubled_ranks(sizes);
+  std::sort(apart.begin(), apart.end(), [](double x, double y) { return std::abs(x) < std::abs(y); });
+  std::size_t above = 0, all = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    above += apart[i] > 0 ? ranks[i] : 0;
+    all += ranks[i];
+    squares += static_cast<double>(ranks[i] * ranks[i]);
+  }
+  const std::size_t least = std::min(above, all - above);
+  if (ranks.size() <= kMany) return std::min(1.0, 2 * share_of_sums(ranks, least));
+  const double away = static_cast<double>(all) / 2 - static_cast<double>(least);
+  return std::erfc(std::max(0.0, away - 1) / std::sqrt(squares / 4) / std::sqrt(2.0));
+}
+
 Comparison compare(std::span<const double> baseline, std::span<const double> judged) {
   using V = Comparison::Verdict;
   Comparison c;
@@ -176,6 +228,22 @@ Comparison compare(std::span<const double> baseline, std::span<const double> jud
   return c;
 }
 
+Comparison compare_turns(std::span<const double> baseline, std::span<const double> judged) {
+  using V = Comparison::Verdict;
+  if (baseline.size() != judged.size()) return compare(baseline, judged);
+  Comparison c;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (judged[i] > 0) ratios.push_back(baseline[i] / judged[i]);
+  }
+  if (ratios.empty()) return c;
+  c.ratio = median_of(ratios);
+  c.p = turns_test(baseline, judged);
+  if (2 * std::pow(0.5, static_cast<double>(judged.size())) >= kSignificance) return c;
+  c.verdict = c.p >= kSignificance ? V::same : c.ratio >= 1 ? V::faster : V::slower;
+  return c;
+}
+
 std::string_view name_of(Comparison::Verdict v) {
   constexpr std::array<std::string_view, 4> kNames = {"faster", "slower", "same", "too few samples"};
   return kNames[static_cast<std::size_t>(v)];
@@ -183,8 +251,10 @@ std::string_view name_of(Comparison::Verdict v) {
 
 std::string str(const Comparison& c) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2fx", c.ratio);
-  return c.significant() ? std::string(text.data()) : cat(text.data(), " (", name_of(c.verdict), ")");
+  const bool near = std::abs(c.ratio - 1) < 0.01;
+  std::snprintf(text.data(), text.size(), near ? "%.3fx" : "%.2fx", c.ratio);
+  return c.significant() && !near ? std::string(text.data())
+                                  : cat(text.data(), " (", name_of(c.verdict), ")");
 }
 
 }  // namespace kiln

@@ -5,7 +5,8 @@
 // machine can do and have a long tail above: one sample that met a page fault moves a mean and blows up its
 // variance, but takes one rank. Ranks also hold for the handful of samples a slow step gets, where the exact
 // distribution is counted; the price is that three samples on each side can never settle anything, which is
-// then said. Neither test knows of drift: the verdict of each set does.
+// then said. Neither test knows of drift: the verdict of each set does. Where the two sides took turns, drift
+// is in both samples of a turn, and their ratio is free of it: turns are compared by signed ranks (Wilcoxon).
 #pragma once
 
 #include <span>
@@ -29,14 +30,22 @@ Interval confidence_95(std::span<const double> samples);
 // Standard deviation over mean; 0 of fewer than two samples.
 double variation(std::span<const double> samples);
 
+// 0 of none.
+double median_of(std::span<const double> samples);
+
 // Two-sided p of the rank test: how often two sets of the same kind would lie so far apart. 1 where a set is
 // empty.
 double rank_test(std::span<const double> a, std::span<const double> b);
 
+// The same of samples taken in turns, a[i] beside b[i]: how often turns of one kind would lie so far to one
+// side, by the ranks of their log ratios. 1 where no turn differs or the two are not equally many.
+double turns_test(std::span<const double> a, std::span<const double> b);
+
 struct Comparison {
   enum class Verdict { faster, slower, same, too_few };  // too_few: not even a clean gap would have counted
   Verdict verdict = Verdict::too_few;
-  double ratio = 0;  // median of the baseline over the median of what is judged: above 1 is faster
+  double ratio = 0;  // median of the baseline over the median of what is judged, or the median of the
+                     // turns' ratios: above 1 is faster
   double p = 1;
 
   bool significant() const { return verdict == Verdict::faster || verdict == Verdict::slower; }
@@ -47,9 +56,13 @@ inline constexpr double kSignificance = 0.05;
 // Is `judged` faster or slower than `baseline`?
 Comparison compare(std::span<const double> baseline, std::span<const double> judged);
 
+// The same of samples that were taken in turns; where they are not equally many, compare().
+Comparison compare_turns(std::span<const double> baseline, std::span<const double> judged);
+
 std::string_view name_of(Comparison::Verdict v);  // faster, slower, same, too few samples
 
-// "1.84x", or with what forbids relying on it: "1.02x (same)", "1.90x (too few samples)".
+// "1.84x", or with what forbids relying on it: "1.02x (same)", "1.90x (too few samples)". Within 1 % of 1,
+// where two decimals would hide the direction, a third and the verdict: "0.997x (slower)".
 std::string str(const Comparison& c);
 
 }  // namespace kiln

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "report/result_table.h"
 
@@ -21,46 +22,31 @@ std::string label_of(const json& row) {
                              : name;
 }
 
-double ratio_at(const json& a, const json& b, const char* key) {
-  const auto x = number_at(a, key), y = number_at(b, key);
-  return x && y && *y > 0 ? *x / *y : 0;
-}
-
-std::string times(double ratio) { return ratio > 0 ? fmt::format("{:.2f}x", ratio) : "-"; }
-
-std::string shown(const json& row, const char* key) {
-  const auto x = number_at(row, key);
-  return x ? figure(*x) : "-";
-}
-
-std::string mebibytes(const json& row, const char* key) {
-  const auto x = number_at(row, key);
-  return x ? fmt::format("{:.2f}", *x / 0x1p20) : "-";
-}
-
-// In place of a time.
-std::string gate_word(const AblationLine& line) {
-  const std::string gate = word_at(line.row, "gate");
-  return gate == "failed" ? "gate failed" : gate == "no memory" ? "OOM" : gate.empty() ? "-" : gate;
-}
-
 const AblationLine* find(std::span<const AblationLine> lines, const char* group) {
   const auto found = std::find_if(lines.begin(), lines.end(),
                                   [&](const AblationLine& l) { return word_at(l.row, "group") == group; });
   return found == lines.end() ? nullptr : &*found;
 }
 
-double peak_mib(const AblationLine& l) { return number_at(l.row, "peak_bytes").value_or(0) / 0x1p20; }
+// How far from 1, whichever way.
+double distance(const AblationLine& l) { return l.speed.ratio > 0 ? std::abs(std::log(l.speed.ratio)) : 0; }
 
-int series_of(const AblationLine& l) {
-  const std::string group = word_at(l.row, "group");
-  return group == "alone" ? 1 : group == "added" ? 2 : 0;
+// A test tells whether samples differ, not why. Identical code at another time differs too, on a GPU, whose
+// samples lie close together, nearly always by more than chance: no row counts that is no further off.
+void judge_by_itself(std::vector<AblationLine>& lines) {
+  const AblationLine* again = find(lines, "again");
+  if (again == nullptr || !again->timed()) return;
+  const double noise = distance(*again);
+  for (AblationLine& l : lines) {
+    if (&l != again && l.speed.significant() && distance(l) <= noise)
+      l.speed.verdict = Comparison::Verdict::same;
+  }
 }
 
-std::string study_name(std::span<const AblationLine> lines) {
-  const json& row = lines.front().row;
-  return fmt::format("{}, batch {}, context {}, {}", word_at(row, "size"), word_at(row, "batch"),
-                     word_at(row, "ctx"), word_at(row, "device"));
+std::string percent_off(const AblationLine& l) {
+  const double percent = 100 * std::abs(1 - l.speed.ratio);
+  return fmt::format("{} %",
+                     percent < 0.1 ? fmt::format("{:.2f}", percent) : figure(std::round(10 * percent) / 10));
 }
 
 // What the rows were judged by: of every gate the error beside what was allowed.
@@ -73,12 +59,48 @@ std::string error_cell(const json& row, const char* key) {
   return error ? fmt::format("{:.1e} of {:.1e}", *error, *most) : fmt::format("not finite, of {:.1e}", *most);
 }
 
+// The last of the added rows that was timed, by what it has on: all that could be, or up to which switch.
+std::string name_of_sum(std::span<const AblationLine> lines, const AblationLine& sum) {
+  const json on = sum.row.value("switches", json::array());
+  std::vector<std::string> without;  // of those that come before it
+  bool all = true, before = true;
+  for (const AblationLine& l : lines) {
+    if (word_at(l.row, "group") != "alone") continue;
+    const std::string name = word_at(l.row, "switch"), gate = word_at(l.row, "gate");
+    const bool possible = gate != "not available" && gate != "no effect";
+    if (possible && std::find(on.begin(), on.end(), json(name)) == on.end()) {
+      all = false;
+      if (before) without.push_back(name);
+    }
+    before = before && name != word_at(sum.row, "switch");
+  }
+  if (all) return "all of them together";
+  return fmt::format("up to {}{}{}", sum.label, without.empty() ? "" : " without ", fmt::join(without, ", "));
+}
+
+std::string against_itself(const AblationLine& again) {
+  const std::string how = fmt::format("the baseline against itself, at the end, is {}", str(again.speed));
+  if (again.speed.significant())
+    return fmt::format(
+        "{}: {} apart is the machine's doing, so rows no further from the baseline count as the same", how,
+        percent_off(again));
+  return fmt::format("{}, as it should be; rows no further than {} from the baseline count as the same", how,
+                     percent_off(again));
+}
+
 }  // namespace
 
 bool AblationLine::timed() const { return word_at(row, "gate") == "passed" && number_at(row, "p50_ms"); }
 
+std::string AblationLine::gate_word() const {
+  const std::string gate = word_at(row, "gate");
+  return gate == "failed" ? "gate failed" : in_place_of_times(row);
+}
+
+double AblationLine::peak_mib() const { return number_at(row, "peak_bytes").value_or(0) / 0x1p20; }
+
 std::string AblationLine::why() const {
-  return timed() ? "" : fmt::format("{}: {}", gate_word(*this), word_at(row, "reason"));
+  return timed() ? "" : fmt::format("{}: {}", gate_word(), word_at(row, "reason"));
 }
 
 std::vector<AblationLine> ablation_lines(std::span<const json> rows) {
@@ -103,13 +125,15 @@ std::vector<AblationLine> ablation_lines(std::span<const json> rows) {
   const json baseline = base->row;
   for (AblationLine& l : lines) {
     if (!l.timed()) continue;
-    const std::vector<double> turns = samples_of(l.row, "baseline_samples");
-    l.speed = compare(turns.empty() ? samples_of(baseline) : turns, samples_of(l.row));
+    const std::vector<double> turns = samples_of(l.row, "baseline_samples"), own = samples_of(l.row);
+    l.speed = turns.empty() ? compare(samples_of(baseline), own) : compare_turns(turns, own);
     if (l.speed.ratio == 0) l.speed.ratio = ratio_at(baseline, l.row, "p50_ms");
-    l.baseline_ms = l.speed.ratio * number_at(l.row, "p50_ms").value_or(0);
-    l.predicted = ratio_at(baseline, l.row, "predicted_ms");
+    l.baseline_ms = turns.empty() ? number_at(baseline, "p50_ms").value_or(0) : median_of(turns);
+    if (l.row.value("ceilings", json()) == baseline.value("ceilings", json()))
+      l.predicted = ratio_at(baseline, l.row, "predicted_ms");
     l.memory = ratio_at(l.row, baseline, "peak_bytes");
   }
+  judge_by_itself(lines);
   return lines;
 }
 
@@ -118,17 +142,17 @@ TextTable speedup_table(std::span<const AblationLine> lines) {
                       "foretold", "tokens/s", "predicted ms", "floor ms"}};
   for (const AblationLine& l : lines) {
     if (!l.timed()) {
-      table.push_back({l.label, gate_word(l), "-", "-", "-", "-", "-", "-", "-", "-", "-"});
+      table.push_back({l.label, l.gate_word(), "-", "-", "-", "-", "-", "-", "-", "-", "-"});
       continue;
     }
     const bool base = word_at(l.row, "group") == "baseline";
     const bool compared = !base && l.speed.ratio > 0;
-    table.push_back({l.label, shown(l.row, "p50_ms"),
-                     fmt::format("{} to {}", shown(l.row, "ci95_low_ms"), shown(l.row, "ci95_high_ms")),
-                     word_at(l.row, "verdict"), compared ? figure(l.baseline_ms) : "-",
-                     compared ? str(l.speed) : "-", compared ? fmt::format("{:.2g}", l.speed.p) : "-",
-                     base ? "-" : times(l.predicted), shown(l.row, "tokens_per_s"),
-                     shown(l.row, "predicted_ms"), shown(l.row, "floor_ms")});
+    table.push_back(
+        {l.label, figure_at(l.row, "p50_ms"),
+         fmt::format("{} to {}", figure_at(l.row, "ci95_low_ms"), figure_at(l.row, "ci95_high_ms")),
+         word_at(l.row, "verdict"), compared ? figure(l.baseline_ms) : "-", compared ? str(l.speed) : "-",
+         compared ? fmt::format("{:.2g}", l.speed.p) : "-", base ? "-" : times(l.predicted),
+         figure_at(l.row, "tokens_per_s"), figure_at(l.row, "predicted_ms"), figure_at(l.row, "floor_ms")});
   }
   return table;
 }
@@ -146,12 +170,12 @@ TextTable ablation_memory_table(std::span<const AblationLine> lines) {
   table.front().insert(table.front().end(), tags.begin(), tags.end());
   for (const AblationLine& l : lines) {
     if (word_at(l.row, "group") == "again") continue;
-    std::vector<std::string> cells = {l.label, l.timed() ? mebibytes(l.row, "peak_bytes") : gate_word(l),
-                                      mebibytes(l.row, "predicted_peak_bytes"),
-                                      mebibytes(l.row, "floor_bytes"), times(l.memory)};
+    std::vector<std::string> cells = {l.label, l.timed() ? mebibytes_at(l.row, "peak_bytes") : l.gate_word(),
+                                      mebibytes_at(l.row, "predicted_peak_bytes"),
+                                      mebibytes_at(l.row, "floor_bytes"), times(l.memory)};
     const auto peaks = l.row.find("peak_by_tag");
     for (const std::string& tag : tags)
-      cells.push_back(peaks != l.row.end() && peaks->is_object() ? mebibytes(*peaks, tag.c_str()) : "-");
+      cells.push_back(peaks != l.row.end() && peaks->is_object() ? mebibytes_at(*peaks, tag.c_str()) : "-");
     table.push_back(std::move(cells));
   }
   return table;
@@ -163,7 +187,7 @@ TextTable gate_table(std::span<const AblationLine> lines) {
     if (word_at(l.row, "switch").empty()) continue;
     const auto errors = l.row.find("gate_errors");
     const std::string worst = errors == l.row.end() ? "" : word_at(*errors, "worst_gradient");
-    table.push_back({l.label, gate_word(l), worst.empty() ? "-" : worst, error_cell(l.row, "logits"),
+    table.push_back({l.label, l.gate_word(), worst.empty() ? "-" : worst, error_cell(l.row, "logits"),
                      error_cell(l.row, "gradients"), error_cell(l.row, "loss")});
   }
   return table;
@@ -184,27 +208,23 @@ std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines)
     said.emplace_back("there is no baseline among the rows, so nothing is compared");
   } else {
     if (all != nullptr)
-      said.push_back(
-          fmt::format("all of them together, {} to {} ms: {}; peak memory {:.2f} to {:.2f} MiB, {}",
-                      figure(all->baseline_ms), shown(all->row, "p50_ms"), str(all->speed), peak_mib(*base),
-                      peak_mib(*all), times(all->memory)));
+      said.push_back(fmt::format("{}, {} to {} ms: {}; peak memory {:.2f} to {:.2f} MiB, {}",
+                                 name_of_sum(lines, *all), figure(all->baseline_ms),
+                                 figure_at(all->row, "p50_ms"), str(all->speed), base->peak_mib(),
+                                 all->peak_mib(), times(all->memory)));
     said.push_back(best == nullptr
                        ? "by itself none makes the step faster by more than chance"
                        : fmt::format("by itself {} gains most: {}", best->label, str(best->speed)));
+    const std::string steps = word_at(base->row, "gate_steps");
     if (number_at(base->row, "baseline_last_loss"))
-      said.push_back(fmt::format("gate: {} steps of training take the baseline's loss from {:.4f} to {:.4f}",
-                                 word_at(base->row, "gate_steps"),
-                                 number_at(base->row, "baseline_first_loss").value_or(0),
-                                 number_at(base->row, "baseline_last_loss").value_or(0)));
+      said.push_back(
+          fmt::format("gate: {} step{} of training take{} the baseline's loss from {:.4f} to {:.4f}", steps,
+                      steps == "1" ? "" : "s", steps == "1" ? "s" : "",
+                      number_at(base->row, "baseline_first_loss").value_or(0),
+                      number_at(base->row, "baseline_last_loss").value_or(0)));
   }
   if (const AblationLine* again = find(lines, "again"); again != nullptr && again->timed())
-    said.push_back(
-        again->speed.significant()
-            ? fmt::format("the baseline against itself, at the end, is {}: differences smaller than that "
-                          "are the machine's",
-                          str(again->speed))
-            : fmt::format("the baseline against itself, at the end, is {}, as it should be",
-                          str(again->speed)));
+    said.push_back(against_itself(*again));
   std::vector<std::string> noisy, known;
   for (const AblationLine& l : lines) {
     if (word_at(l.row, "verdict") == "noisy") noisy.push_back(l.label);
@@ -216,46 +236,6 @@ std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines)
   if (!noisy.empty())
     said.push_back(fmt::format("noisy, their means are not known to 5 %: {}", fmt::join(noisy, ", ")));
   return said;
-}
-
-BarChart speedup_chart(std::span<const AblationLine> lines) {
-  BarChart chart;
-  chart.title = "Speed-up over the baseline: " + study_name(lines);
-  chart.series = {"baseline", "by itself", "added up"};
-  chart.marker = "foretold by operations and bytes";
-  chart.axis = "times as fast as the baseline";
-  chart.reference = 1;
-  for (const AblationLine& l : lines) {
-    Bar bar{l.label, std::nullopt, gate_word(l), std::nullopt, series_of(l)};
-    if (l.timed() && l.speed.ratio > 0) {
-      bar.value = l.speed.ratio;
-      bar.text = word_at(l.row, "group") == "baseline"
-                     ? fmt::format("{} ms", shown(l.row, "p50_ms"))
-                     : fmt::format("{}, {} ms", str(l.speed), shown(l.row, "p50_ms"));
-      if (l.predicted > 0) bar.marker = l.predicted;
-    }
-    chart.bars.push_back(std::move(bar));
-  }
-  return chart;
-}
-
-BarChart ablation_memory_chart(std::span<const AblationLine> lines) {
-  BarChart chart;
-  chart.title = "Peak memory of a step: " + study_name(lines);
-  chart.series = {"baseline", "by itself", "added up"};
-  chart.marker = "predicted";
-  chart.axis = "MiB";
-  for (const AblationLine& l : lines) {
-    if (word_at(l.row, "group") == "again") continue;
-    Bar bar{l.label, std::nullopt, gate_word(l), std::nullopt, series_of(l)};
-    if (l.timed()) {
-      bar.value = peak_mib(l);
-      bar.text = fmt::format("{:.2f}{}", *bar.value, l.memory > 0 ? ", " + times(l.memory) : "");
-      if (const auto p = number_at(l.row, "predicted_peak_bytes")) bar.marker = *p / 0x1p20;
-    }
-    chart.bars.push_back(std::move(bar));
-  }
-  return chart;
 }
 
 ordered_json speedups_json(std::span<const AblationLine> lines) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
+#include "report/svg_parts.h"
 #include "report/svg_text.h"
 
 namespace kiln {
@@ -17,15 +17,6 @@ constexpr double kLetter = 7;  // of 12 px, on the average and a little more
 std::string_view colour_of(int series) {
   constexpr std::array<std::string_view, 4> kColours = {"#777777", "#66a5d4", "#44aa77", "#ddaa33"};
   return kColours[static_cast<std::size_t>(series) % kColours.size()];
-}
-
-// 1, 2 or 5 times a power of ten, four to ten of them up to `most`.
-double grid_step(double most) {
-  const double unit = std::pow(10.0, std::floor(std::log10(most)) - 1);
-  for (const double times : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0}) {
-    if (most / (times * unit) <= 8) return times * unit;
-  }
-  return most;
 }
 
 double largest(const BarChart& chart) {
@@ -61,11 +52,7 @@ std::string bar_chart_svg(const BarChart& chart) {
   const double plot = kWidth - left - kRight, below = kTop + kRow * static_cast<double>(chart.bars.size());
   const double height = below + kBottom, most = largest(chart);
   const auto x_of = [&](double value) { return left + plot * value / most; };
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
-      "<text x=\"16\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{2}</text>\n",
-      kWidth, height, svg_escaped(chart.title));
+  std::string svg = svg_head(kWidth, height, 16, chart.title);
   svg += legend(chart, left);
   const double step = grid_step(most);
   for (int i = 0; i * step <= most * (1 + 1e-9); ++i)

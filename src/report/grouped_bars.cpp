@@ -15,15 +15,6 @@ constexpr double kHeight = 420, kLeft = 76, kRight = 24, kTop = 76, kBottom = 44
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 constexpr double kBar = 30, kGap = 26;  // width of a bar, space between groups
 
-// 1, 2 or 5 times a power of ten, for four to nine lines.
-double grid_step(double most) {
-  const double decade = std::pow(10.0, std::floor(std::log10(most)));
-  for (const double m : {0.1, 0.2, 0.5, 1.0}) {
-    if (most / (m * decade) <= 9) return m * decade;
-  }
-  return 2 * decade;
-}
-
 }  // namespace
 
 std::string grouped_bars_svg(const GroupedBars& chart) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "report/svg_parts.h"
 #include "report/svg_text.h"
 
 namespace kiln {
@@ -77,14 +78,6 @@ std::vector<Column> columns_of(const MemoryRecord& record, const MemoryAnalysis&
 
 double x_of(double share) { return kLeft + share * kPlotWidth; }
 
-// A power of two that gives four to eight lines.
-double grid_step(double most) {
-  const double unit = std::pow(1024.0, std::floor(std::log(std::max(most, 1.0)) / std::log(1024.0)));
-  for (double step = unit / 1024;; step *= 2) {
-    if (most / step <= 8) return step;
-  }
-}
-
 }  // namespace
 
 std::string_view colour_of(Tag tag) {
@@ -104,11 +97,7 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
   const std::vector<Column> columns = columns_of(record, a, axis);
   const double most = 1.12 * std::max<double>(1, static_cast<double>(a.peak.bytes));
   const auto y_of = [&](double bytes) { return kTop + kPlotHeight * (1 - bytes / most); };
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
-      "<text x=\"{2}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{3}</text>\n",
-      kWidth, kHeight, kLeft, svg_escaped(title));
+  std::string svg = svg_head(kWidth, kHeight, kLeft, title);
 
   // Phases: one rectangle for each run of columns, named where there is room.
   for (std::size_t from = 0; from < kColumns;) {
@@ -124,7 +113,7 @@ std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& a, cons
                          (x + x2) / 2, kTop + kPlotHeight + 16, name);
     from = to;
   }
-  const double step = grid_step(most);
+  const double step = grid_step_of_bytes(most);
   for (int line = 0; line * step < most; ++line) {
     const double b = line * step;
     svg += fmt::format(

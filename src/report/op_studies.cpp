@@ -25,8 +25,6 @@ std::vector<double> samples_of(const json& row) {
   return samples;
 }
 
-std::string times(double ratio) { return ratio > 0 ? fmt::format("{:.2f}x", ratio) : "-"; }
-
 bool unfused(const std::string& variant) { return variant == "naive" || variant == "composed"; }
 
 // Groups in the order in which they first appear.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "report/ablation_charts.h"
 #include "report/ablation_tables.h"
 #include "report/result_table.h"
 #include "report/step_studies.h"
@@ -50,7 +51,11 @@ std::string machine_of(const json& row) {
 }
 
 std::string place_of(const json& row) {
-  return fmt::format("{}, build {}", machine_of(row), word_at(row, "build_id"));
+  const auto host = row.find("host");
+  const std::string n = host != row.end() && host->is_object() ? word_at(*host, "threads") : std::string();
+  return fmt::format("{}{}, build {}", machine_of(row),
+                     n.empty() ? "" : fmt::format(", {} thread{}", n, n == "1" ? "" : "s"),
+                     word_at(row, "build_id"));
 }
 
 std::string joined(const std::set<std::string>& words) { return fmt::format("{}", fmt::join(words, "; ")); }
@@ -64,7 +69,7 @@ class Writer {
       const std::vector<AblationLine> lines = ablation_lines(study.rows);
       const json& row = lines.front().row;
       const std::size_t number = ++page_.studies;
-      page_.rows += lines.size();
+      count(study.rows.size(), lines.size());
       text_ += fmt::format("\n## Ablation {}: {}, batch {}, context {}\n\nOn {}.\n\n", number,
                            word_at(row, "size"), word_at(row, "batch"), word_at(row, "ctx"), place_of(row));
       for (const std::string& line : ablation_sentences(lines)) text_ += fmt::format("- {}\n", line);
@@ -81,9 +86,10 @@ class Writer {
   void steps(std::span<const json> rows) {
     for (const Group& place : grouped(rows, place_of)) {
       const std::vector<json> latest = latest_rows(place.rows);
-      page_.rows += latest.size();
+      count(place.rows.size(), latest.size());
+      const ResultTable table = step_rows_table(latest);
       text_ += fmt::format("\n## Steps (`bench step`)\n\nOn {}.\n\n{}", place.name,
-                           markdown_table(step_rows_table(latest), kStepWords));
+                           markdown_table(table.table, table.left));
       picture(fmt::format("steps-{}", ++steps_), "median time of every step", step_rows_chart(latest));
       if (const auto pairs = step_pairs(latest); !pairs.empty())
         text_ += "\nOne against the other:\n\n" + markdown_table(pair_table(pairs), 5);
@@ -95,9 +101,10 @@ class Writer {
   void memory(std::span<const json> rows) {
     for (const Group& place : grouped(rows, place_of)) {
       const std::vector<json> latest = latest_rows(place.rows);
-      page_.rows += latest.size();
+      count(place.rows.size(), latest.size());
+      const ResultTable table = memory_rows_table(latest);
       text_ += fmt::format("\n## Memory of a step (`memory`)\n\nOn {}; peaks in MiB.\n\n{}", place.name,
-                           markdown_table(memory_rows_table(latest), kMemoryWords));
+                           markdown_table(table.table, table.left));
       picture(fmt::format("memory-{}", ++memories_), "predicted peak of every row",
               memory_rows_chart(latest));
     }
@@ -119,6 +126,9 @@ class Writer {
     if (builds.size() > 1)
       remarks.push_back(
           fmt::format("rows of {} builds: {}; each has tables of its own", builds.size(), joined(builds)));
+    if (superseded_ > 0)
+      remarks.push_back(fmt::format("{} row{} measured again later: of each kind the latest is shown",
+                                    superseded_, superseded_ == 1 ? " was" : "s were"));
     std::string head =
         fmt::format("# kiln report\n\n{} stored rows, {} of them below", rows.size(), page_.rows);
     head += fmt::format("; measured {} to {}.\n", first, last);
@@ -130,6 +140,11 @@ class Writer {
   }
 
  private:
+  void count(std::size_t stored, std::size_t shown) {
+    page_.rows += shown;
+    superseded_ += stored - shown;
+  }
+
   void picture(const std::string& name, const std::string& words, const BarChart& chart) {
     page_.pictures.push_back({name + ".svg", bar_chart_svg(chart)});
     text_ += fmt::format("\n![{}]({}/{}.svg)\n", words, folder_, name);
@@ -138,6 +153,7 @@ class Writer {
   std::string folder_, text_;
   ReportPage page_;
   int steps_ = 0, memories_ = 0;
+  std::size_t superseded_ = 0;  // rows in place of which a later one is shown
 };
 
 }  // namespace

@@ -68,12 +68,6 @@ std::string axis_value(const json& row, const std::string& axis) {
   return grid != row.end() && grid->is_object() ? word_at(*grid, axis.c_str()) : "";
 }
 
-// Why there are no times.
-std::string in_place_of_times(const json& row) {
-  const std::string gate = word_at(row, "gate");
-  return gate == "no memory" ? "OOM" : gate.empty() ? "-" : gate;
-}
-
 }  // namespace
 
 std::string figure(double x) {
@@ -84,6 +78,28 @@ std::optional<double> number_at(const json& row, const char* key) {
   const auto found = row.find(key);
   if (found == row.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
+}
+
+std::string times(double ratio) { return ratio > 0 ? fmt::format("{:.2f}x", ratio) : "-"; }
+
+std::string figure_at(const json& row, const char* key) {
+  const auto x = number_at(row, key);
+  return x ? figure(*x) : "-";
+}
+
+std::string mebibytes_at(const json& row, const char* key) {
+  const auto x = number_at(row, key);
+  return x ? fmt::format("{:.2f}", *x / 0x1p20) : "-";
+}
+
+double ratio_at(const json& a, const json& b, const char* key) {
+  const auto x = number_at(a, key), y = number_at(b, key);
+  return x && y && *y > 0 ? *x / *y : 0;
+}
+
+std::string in_place_of_times(const json& row) {
+  const std::string gate = word_at(row, "gate");
+  return gate == "no memory" ? "OOM" : gate.empty() ? "-" : gate;
 }
 
 std::string word_at(const json& row, const char* key) {

@@ -28,13 +28,6 @@ std::string same_but(const json& row, std::initializer_list<std::string_view> ke
 
 bool timed(const json& row) { return word_at(row, "gate") == "passed" && number_at(row, "p50_ms"); }
 
-double ratio_at(const json& a, const json& b, const char* key) {
-  const auto x = number_at(a, key), y = number_at(b, key);
-  return x && y && *y > 0 ? *x / *y : 0;
-}
-
-std::string times(double ratio) { return ratio > 0 ? fmt::format("{:.2f}x", ratio) : "-"; }
-
 struct Axis {
   const char* key;      // of the row
   const char* differs;  // the word that differs with it

@@ -7,16 +7,17 @@
 #include <vector>
 
 #include "report/bar_chart.h"
-#include "report/text_table.h"
+#include "report/result_table.h"
 
 namespace kiln {
 
 // Of rows that measured the same thing in the same way the one stored last, where it stood first.
 std::vector<nlohmann::json> latest_rows(std::span<const nlohmann::json> rows);
 
-inline constexpr std::size_t kStepWords = 8, kMemoryWords = 7;  // columns of words in the two tables
-TextTable step_rows_table(std::span<const nlohmann::json> rows);
-TextTable memory_rows_table(std::span<const nlohmann::json> rows);
+// Beside the columns of words that are always there, one for each other thing that decides a figure and is
+// not the same in all rows: no two rows look alike.
+ResultTable step_rows_table(std::span<const nlohmann::json> rows);
+ResultTable memory_rows_table(std::span<const nlohmann::json> rows);
 
 BarChart step_rows_chart(std::span<const nlohmann::json> rows);
 BarChart memory_rows_chart(std::span<const nlohmann::json> rows);

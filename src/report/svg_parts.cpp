@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "report/svg_text.h"
 
@@ -14,6 +16,21 @@ std::string svg_head(double width, double height, double left, const std::string
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
       "<text x=\"{2}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{3}</text>\n",
       width, height, left, svg_escaped(title));
+}
+
+double grid_step(double most) {
+  const double unit = std::pow(10.0, std::floor(std::log10(most)) - 1);
+  for (const double times : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0}) {
+    if (most / (times * unit) <= 8) return times * unit;
+  }
+  return most;
+}
+
+double grid_step_of_bytes(double most) {
+  const double unit = std::pow(1024.0, std::floor(std::log(std::max(most, 1.0)) / std::log(1024.0)));
+  for (double step = unit / 1024;; step *= 2) {
+    if (most / step <= 8) return step;
+  }
 }
 
 std::string_view svg_colour(std::size_t n) {

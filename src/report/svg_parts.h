@@ -9,6 +9,11 @@ namespace kiln {
 // The opening tag, a white ground and a title at `left`; the file ends with "</svg>\n".
 std::string svg_head(double width, double height, double left, const std::string& title);
 
+// How far apart the lines of a grid from 0 to `most` are, four to eight of them or so: 1, 2 or 5 times a
+// power of ten; of bytes a power of two.
+double grid_step(double most);
+double grid_step_of_bytes(double most);
+
 // The n-th of a row of things, repeating after eight.
 std::string_view svg_colour(std::size_t n);
 

@@ -11,6 +11,7 @@
 #include "kiln/ablate_pages.h"
 #include "kiln/bench_step.h"
 #include "kiln/command_line.h"
+#include "report/ablation_tables.h"
 #include "report/result_log.h"
 #include "support/temp_folder.h"
 
@@ -128,6 +129,9 @@ TEST(Ablate, RowsAreJudgedTimedAndStored) {
   EXPECT_EQ(d.stored[6].at("reason"), d.stored[3].at("reason"));
   EXPECT_TRUE(has(d.stored[3].at("reason"), "cannot capture"));
   EXPECT_FALSE(d.stored[3].contains("p50_ms"));
+  EXPECT_TRUE(d.stored[3].contains("predicted_peak_bytes"));
+  for (const char* key : {"predicted_peak_bytes", "predicted_peak_by_tag", "floor_bytes"})
+    EXPECT_FALSE(d.stored[6].contains(key)) << "nothing was planned with the others on: " << key;
   const std::string text = ablate_page(d.report, PageFormat::text);
   EXPECT_TRUE(has(text, "\n+bf16 "));
   EXPECT_TRUE(has(text, "cuda_graph: not available: cpu cannot capture a step"));
@@ -168,6 +172,12 @@ TEST(Ablate, StoppedItKeepsItsRowsAndGoesOnFromThere) {
   const Done second = run(r, first.stored);
   EXPECT_EQ(second.stored.size(), 8U - first.stored.size());
   EXPECT_EQ(second.report.rows.front(), first.stored.front());
+  // One set of ceilings for all rows: the same step is foretold to take the same time, not nearly.
+  EXPECT_EQ(ablation_lines(second.report.rows).back().predicted, 1.0);
+  for (const json& row : second.report.rows) EXPECT_EQ(row.at("ceilings"), first.stored[0].at("ceilings"));
+  EXPECT_TRUE(has(ablate_page(first.report, PageFormat::text), "; ceilings measured here: copy"));
+  EXPECT_TRUE(
+      has(ablate_page(second.report, PageFormat::text), "; ceilings stored with the baseline's row: copy"));
   EXPECT_TRUE(has(second.report.remarks.at(0), "of 8 rows were measured before"));
   std::vector<json> all = first.stored;
   all.insert(all.end(), second.stored.begin(), second.stored.end());
@@ -181,7 +191,76 @@ TEST(Ablate, StoppedItKeepsItsRowsAndGoesOnFromThere) {
   EXPECT_EQ(run(r, all).stored.size(), 3U);
   all[1]["gate"] = "failed";
   r = little_request();
-  EXPECT_EQ(run(r, all).stored.size(), 1U) << "a failure is tried again";
+  EXPECT_EQ(run(r, all).stored.size(), 2U) << "a failure is tried again, and is the first that is added";
+}
+
+TEST(Ablate, RowsPredictedByOtherCeilingsAreMeasuredAgain) {
+  AblateRequest r = little_request();
+  r.only = {"fused_rope"};
+  std::vector<json> all = run(r).stored;
+  all[1]["ceilings"]["copy_bytes_per_s"] = 1e9;
+  EXPECT_EQ(run(r, all).stored.size(), 1U);
+  all[0].erase("ceilings");
+  EXPECT_EQ(run(r, all).stored.size(), 3U) << "a baseline without them gives none to the others";
+}
+
+TEST(Ablate, AnAddedRowThatIsNotAddedIsNoOldOne) {
+  const AblateRequest r = little_request();
+  std::vector<json> all = run(r).stored;
+  json old = all[5];  // from a time when it could be
+  old["switch"] = "cuda_graph";
+  old["switches"] = {"fused_rope", "bf16", "cuda_graph"};
+  all[6] = old;
+  const Done d = run(r, all);
+  EXPECT_EQ(d.report.rows[6].at("gate"), "not available");
+  ASSERT_EQ(d.stored.size(), 1U);
+  all.push_back(d.stored[0]);
+  EXPECT_EQ(run(r, all).stored.size(), 0U) << "and is stored once";
+}
+
+// Only a study without its first row is none.
+TEST(Ablate, AFailureInTheLastRowLeavesTheOthers) {
+  AblateRequest r = little_request();
+  r.only = {"fused_rope"};
+  std::string now;
+  int asked = 0;  // before the row and before each of its steps
+  r.stop = [&]() -> bool {
+    if (now.find("again") != std::string::npos && ++asked > 2) throw Error("the device is gone");
+    return false;
+  };
+  std::vector<json> stored;
+  const AblateReport report = ablate(
+      r, {}, [&](const std::string& text) { now = text; },
+      [&](const std::string& line) { stored.push_back(json::parse(line)); });
+  ASSERT_EQ(report.rows.size(), 3U);
+  EXPECT_EQ(stored.size(), 3U);
+  EXPECT_EQ(report.rows[1].at("gate"), "passed");
+  EXPECT_EQ(report.rows[2].at("gate"), "failed");
+  EXPECT_TRUE(has(ablate_page(report, PageFormat::text), "baseline again: gate failed: the device is gone"));
+  now.clear();
+  r.stop = [&]() -> bool {
+    if (!stored.empty()) return false;
+    throw std::bad_alloc();
+  };
+  stored.clear();
+  EXPECT_THROW(run(r), std::bad_alloc) << "of the first";
+}
+
+TEST(Ablate, NoSwitchIsPredictedBelowItsFloor) {
+  AblateRequest r = little_request();
+  r.steps = 1;
+  r.warmups = 0;
+  r.gate_steps = 1;
+  r.only.clear();
+  for (const AblationSwitch& s : ablation_switches()) r.only.push_back(s.name);
+  int timed = 0;
+  for (const json& row : run(r).stored) {
+    if (!row.contains("p50_ms")) continue;
+    ++timed;
+    EXPECT_LE(row.at("floor_ms"), row.at("predicted_ms")) << row.at("group") << row.at("switch");
+    EXPECT_GT(row.at("floor_ms"), 0);
+  }
+  EXPECT_GT(timed, 15);
 }
 
 TEST(Ablate, WhatIsAskedWronglyIsSaid) {
@@ -217,10 +296,22 @@ TEST(Report, PageAndPicturesAreMadeOfTheStoredRows) {
   EXPECT_TRUE(has(text_of(page + "/report/ablation-1-speedup.svg"), "fused_rope"));
   EXPECT_TRUE(
       has(said({"report", "--from", runs, "--out", "/dev/null/x"}), "cannot make the folder /dev/null/x"));
+  for (const char* name : {"ablation-2-memory.svg", "steps-1.svg", "memory-3.svg", "mine.svg", "steps-1.txt"})
+    std::ofstream(page + "/report/" + name) << "of an earlier page";
   EXPECT_EQ(said({"report", "--from", runs, "--out", page}), "done");
+  for (const char* name : {"ablation-2-memory.svg", "steps-1.svg", "memory-3.svg"})
+    EXPECT_EQ(text_of(page + "/report/" + name), "") << name;
+  for (const char* name : {"ablation-1-memory.svg", "mine.svg", "steps-1.txt"})
+    EXPECT_NE(text_of(page + "/report/" + name), "") << name;
   EXPECT_FALSE(has(text_of(page + "/report.md"), "cut off")) << "repaired for good";
   append_results(folder / "others", {R"({"command":"profile"})"});
   EXPECT_TRUE(has(said({"report", "--from", folder / "others", "--out", page}), "none of the 1 rows"));
+  // A line that is removed for good is mentioned, whatever comes of the rest.
+  std::ofstream(folder / "others/results.jsonl", std::ios::app) << R"({"comm)";
+  testing::internal::CaptureStderr();
+  const std::string failure = said({"report", "--from", folder / "others", "--out", page});
+  EXPECT_TRUE(has(testing::internal::GetCapturedStderr(), "the last line was cut off after 6 bytes"));
+  EXPECT_TRUE(has(failure, "none of the 1 rows"));
 }
 
 }  // namespace

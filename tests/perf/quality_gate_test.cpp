@@ -80,6 +80,15 @@ TEST(QualityGate, AnUpdateThatIsWrongShowsInTheLossAlone) {
   EXPECT_TRUE(why.starts_with("the loss after training is off by")) << why;
 }
 
+// A step that is captured in its second run is replayed first in that one, so a gate that ended there would
+// see nothing of what replays do to the weights.
+TEST(QualityGate, TheLossIsThatAfterTwoUpdatesAtLeast) {
+  const GateProbe one = probe(setup_with({}), 1), two = probe(setup_with({}), 2);
+  EXPECT_EQ(one.steps, 2);
+  EXPECT_EQ(one.last_loss, two.last_loss);
+  EXPECT_NE(two.last_loss, probe(setup_with({}), 3).last_loss);
+}
+
 TEST(QualityGate, WhatIsNotFiniteNeverPasses) {
   GateProbe good;
   good.logits = {1, 2};

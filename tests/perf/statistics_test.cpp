@@ -120,5 +120,81 @@ TEST(Statistics, AComparisonSaysWhetherToBelieveIt) {
   EXPECT_NE(str(compare(slow, alike)).find("(same)"), std::string::npos);
 }
 
+// All ways in which turns can fall, counted one by one.
+double p_of_turns_by_counting(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::size_t n = a.size();
+  std::vector<double> apart;
+  for (std::size_t i = 0; i < n; ++i) apart.push_back(std::log(a[i] / b[i]));
+  std::vector<double> ranks(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      const double x = std::abs(apart[i]), y = std::abs(apart[j]);
+      ranks[i] += i == j ? 1 : y < x ? 1 : y == x ? 0.5 : 0;
+    }
+  }
+  const auto away = [&](auto above) {
+    double w = 0;
+    for (std::size_t i = 0; i < n; ++i) w += above(i) ? ranks[i] : -ranks[i];
+    return std::abs(w);
+  };
+  const double own = away([&](std::size_t i) { return apart[i] > 0; });
+  double far = 0;
+  for (unsigned way = 0; way < 1U << n; ++way)
+    far += away([&](std::size_t i) { return (way >> i & 1U) != 0; }) >= own - 1e-9;
+  return far / (1U << n);
+}
+
+TEST(Statistics, TheTestOfTurnsCountsTheirSides) {
+  const std::vector<double> a = {1.1, 2.3, 3.7, 0.9, 5.2, 2.0, 4.4}, b = {1.0, 2.2, 3.9, 0.7, 4.1, 1.9, 4.3};
+  EXPECT_NEAR(turns_test(a, b), p_of_turns_by_counting(a, b), 1e-12);
+  EXPECT_NEAR(turns_test(b, a), turns_test(a, b), 1e-12);
+  const std::vector<double> tied = {2, 4, 1, 8, 3, 10}, beside = {1, 2, 2, 4, 1, 4};  // 2x, and 1/2
+  EXPECT_NEAR(turns_test(tied, beside), p_of_turns_by_counting(tied, beside), 1e-12);
+  EXPECT_EQ(turns_test(a, a), 1) << "no turn differs";
+  EXPECT_EQ(turns_test({}, {}), 1);
+  EXPECT_EQ(turns_test(a, tied), 1) << "no turns";
+  // The curve, beyond 200 turns, continues the count.
+  std::vector<double> c, d;
+  for (int i = 0; i < 200; ++i) {
+    c.push_back(10 + 0.01 * ((i * 37) % 101));
+    d.push_back(10.06 + 0.01 * ((i * 53) % 97));
+  }
+  const double counted = turns_test(c, d);
+  c.push_back(10.5);
+  d.push_back(10.52);
+  EXPECT_NEAR(turns_test(c, d), counted, 0.02);
+}
+
+TEST(Statistics, TurnsShowWhatDriftHides) {
+  using V = Comparison::Verdict;
+  std::vector<double> baseline, judged;  // 3 % faster, on a machine that becomes twice as slow
+  for (int i = 0; i < 10; ++i) {
+    baseline.push_back(10 + i * 1.1);
+    judged.push_back(baseline.back() / (1.03 + 0.001 * ((i * 7) % 5)));
+  }
+  EXPECT_EQ(compare(baseline, judged).verdict, V::same);
+  const Comparison c = compare_turns(baseline, judged);
+  EXPECT_EQ(c.verdict, V::faster);
+  EXPECT_NEAR(c.ratio, 1.032, 1e-9);
+  EXPECT_NEAR(c.p, 2.0 / 1024, 1e-12);
+  EXPECT_EQ(compare_turns(judged, baseline).verdict, V::slower);
+  EXPECT_EQ(compare_turns(baseline, baseline).verdict, V::same);
+  // Five turns all to one side happen once in 16 by chance.
+  const std::vector<double> five = {5, 6, 7, 8, 9}, half = {2.5, 3, 3.5, 4, 4.4};
+  EXPECT_EQ(compare_turns(five, half).verdict, V::too_few);
+  EXPECT_EQ(compare_turns({}, {}).verdict, V::too_few);
+  baseline.push_back(20);
+  EXPECT_EQ(compare_turns(baseline, judged).p, compare(baseline, judged).p) << "these are no turns";
+}
+
+TEST(Statistics, NearOneTheDirectionIsSaid) {
+  using V = Comparison::Verdict;
+  EXPECT_EQ(str(Comparison{V::slower, 0.9972, 0.001}), "0.997x (slower)");
+  EXPECT_EQ(str(Comparison{V::faster, 1.0031, 0.001}), "1.003x (faster)");
+  EXPECT_EQ(str(Comparison{V::same, 1.0004, 0.5}), "1.000x (same)");
+  EXPECT_EQ(str(Comparison{V::slower, 0.75, 0.001}), "0.75x");
+  EXPECT_EQ(str(Comparison{V::faster, 1.012, 0.001}), "1.01x");
+}
+
 }  // namespace
 }  // namespace kiln

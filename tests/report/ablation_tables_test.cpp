@@ -5,72 +5,13 @@
 
 #include <algorithm>
 
-#include "report/report_page.h"
+#include "report/ablation_charts.h"
+#include "support/ablation_rows.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-
-json samples(double ms) {
-  json all = json::array();
-  for (int i = 0; i < 8; ++i) all.push_back(ms * (1 + 0.001 * i));
-  return all;
-}
-
-json row(const char* group, const char* name, double ms, double peak_mib) {
-  return {{"command", "ablate"},
-          {"study", "s1"},
-          {"group", group},
-          {"switch", name},
-          {"gate", "passed"},
-          {"size", "tiny"},
-          {"batch", 2},
-          {"ctx", 64},
-          {"device", "cpu"},
-          {"dtype", "fp32"},
-          {"p50_ms", ms},
-          {"mean_ms", ms},
-          {"ci95_low_ms", 0.99 * ms},
-          {"ci95_high_ms", 1.01 * ms},
-          {"verdict", "stable"},
-          {"raw_samples", samples(ms)},
-          {"tokens_per_s", 128e3 / ms},
-          {"predicted_ms", ms / 4},
-          {"floor_ms", 1.5},
-          {"peak_bytes", peak_mib * 0x1p20},
-          {"predicted_peak_bytes", peak_mib * 0x1p20},
-          {"floor_bytes", 0x1p20},
-          {"peak_by_tag", {{"param", 0x1p20}, {"activation", (peak_mib - 1) * 0x1p20}}},
-          {"gate_steps", 4},
-          {"gate_errors", {{"logits", 1e-6}, {"gradients", 2e-6}, {"worst_gradient", "w"}, {"loss", 3e-7}}},
-          {"gate_tolerances", {{"logits", 2e-5}, {"gradients", 1e-4}, {"loss", 1e-4}}},
-          {"baseline_first_loss", 5.5},
-          {"baseline_last_loss", 4.25},
-          {"build_id", "b1"},
-          {"host", {{"device_name", "Machine"}}},
-          {"time", "2026-01-02T03:04:05Z"}};
-}
-
-json without_figures(json r, const char* gate, const char* reason) {
-  for (const char* key :
-       {"p50_ms", "mean_ms", "raw_samples", "tokens_per_s", "predicted_ms", "peak_bytes", "verdict"})
-    r.erase(key);
-  r["gate"] = gate;
-  r["reason"] = reason;
-  return r;
-}
-
-std::vector<json> study() {
-  return {row("baseline", "", 20, 8),
-          row("alone", "fused_rope", 16, 8),
-          row("alone", "bf16", 20.01, 5),
-          without_figures(row("alone", "cuda_graph", 1, 1), "not available", "cpu cannot capture a step"),
-          row("added", "fused_rope", 16, 8),
-          row("added", "bf16", 10, 4),
-          without_figures(row("added", "cuda_graph", 1, 1), "not available", "cpu cannot capture a step"),
-          row("again", "", 20.01, 8)};
-}
+using namespace ablation_rows;
 
 bool says(const std::vector<std::string>& sentences, std::string_view part) {
   return std::any_of(sentences.begin(), sentences.end(),
@@ -89,7 +30,7 @@ TEST(AblationTables, SpeedUpsComeFromTheSamples) {
   const std::size_t speed = column(table, "speed-up");
   EXPECT_EQ(table[2][0], "fused_rope");
   EXPECT_EQ(table[2][speed], "1.25x");
-  EXPECT_EQ(table[3][speed], "1.00x (same)");
+  EXPECT_EQ(table[3][speed], "1.000x (same)");
   EXPECT_EQ(table[6][0], "+bf16");
   EXPECT_EQ(table[6][speed], "2.00x");
   EXPECT_EQ(table[6][column(table, "foretold")], "2.00x");
@@ -107,7 +48,92 @@ TEST(AblationTables, WhereTheyTookTurnsThoseCount) {
   rows[1]["baseline_samples"] = samples(48);  // the machine was slow by then, for both
   const TextTable table = speedup_table(ablation_lines(rows));
   EXPECT_EQ(table[2][column(table, "speed-up")], "3.00x");
-  EXPECT_EQ(table[2][column(table, "baseline ms")], "48");
+  EXPECT_EQ(table[2][column(table, "baseline ms")], "48.17");
+}
+
+// 3 % faster in every turn, while the machine becomes half as fast: two sets of samples overlap all the way.
+TEST(AblationTables, TurnsAreComparedOneByOne) {
+  std::vector<json> rows = study();
+  json own = json::array(), turns = json::array();
+  for (int i = 0; i < 8; ++i) {
+    turns.push_back(16 + 2.3 * i);
+    own.push_back((16 + 2.3 * i) / (1.03 + 0.0001 * i));
+  }
+  rows[1]["raw_samples"] = own;
+  rows[1]["baseline_samples"] = turns;
+  const std::vector<AblationLine> lines = ablation_lines(rows);
+  EXPECT_EQ(lines[1].speed.verdict, Comparison::Verdict::faster);
+  EXPECT_NEAR(lines[1].speed.ratio, 1.03035, 1e-9);
+  EXPECT_NEAR(lines[1].speed.p, 2.0 / 256, 1e-12);
+}
+
+TEST(AblationTables, WhatIdenticalCodeShowsTooIsTheSame) {
+  std::vector<json> rows = study();
+  for (json& r : rows) {  // as on a GPU: the samples lie so close that any difference is significant
+    if (!r.contains("raw_samples")) continue;
+    const double ms = r["p50_ms"];
+    r["raw_samples"] = json::array();
+    for (int i = 0; i < 8; ++i) r["raw_samples"].push_back(ms * (1 + 1e-6 * i));
+  }
+  const auto set = [&](std::size_t i, double ms) {
+    rows[i]["p50_ms"] = ms;
+    for (int s = 0; s < 8; ++s) rows[i]["raw_samples"][static_cast<std::size_t>(s)] = ms * (1 + 1e-6 * s);
+  };
+  set(1, 20.04);
+  set(2, 19.95);
+  set(5, 19.9);
+  set(7, 20.06);
+  const std::vector<AblationLine> lines = ablation_lines(rows);
+  const TextTable table = speedup_table(lines);
+  const std::size_t speed = column(table, "speed-up");
+  EXPECT_EQ(table[2][speed], "0.998x (same)");
+  EXPECT_EQ(table[3][speed], "1.003x (same)");
+  EXPECT_EQ(table[6][speed], "1.005x (faster)");
+  EXPECT_EQ(table[8][speed], "0.997x (slower)");
+  EXPECT_TRUE(says(ablation_sentences(lines), "is 0.997x (slower): 0.3 % apart is the machine's doing"));
+  EXPECT_TRUE(says(ablation_sentences(lines), "by itself none makes the step faster"));
+  EXPECT_FALSE(speedups_json(lines)[1]["significant"].get<bool>());
+  rows.pop_back();
+  EXPECT_EQ(speedup_table(ablation_lines(rows))[3][speed], "1.003x (faster)") << "no more is known then";
+}
+
+TEST(AblationTables, WhatIsPredictedByOtherCeilingsIsNotCompared) {
+  std::vector<json> rows = study();
+  for (json& r : rows) r["ceilings"] = {{"copy", 2e10}};
+  EXPECT_EQ(ablation_lines(rows)[1].predicted, 1.25);
+  rows[1]["ceilings"]["copy"] = 1e10;
+  EXPECT_EQ(ablation_lines(rows)[1].predicted, 0);
+  EXPECT_EQ(ablation_lines(rows)[2].predicted, 20 / 20.01);
+}
+
+TEST(AblationTables, TheSumIsNamedByWhatItHas) {
+  std::vector<json> rows = study();
+  rows[6] = added_row("recompute", {"fused_rope", "bf16", "recompute"}, 8, 3);
+  rows.insert(rows.begin() + 3, row("alone", "recompute", 22, 4));
+  const auto sum = [&] {
+    for (const std::string& s : ablation_sentences(ablation_lines(rows))) {
+      if (s.find("peak memory") != std::string::npos) return s.substr(0, s.find(", 20 to "));
+    }
+    return std::string();
+  };
+  EXPECT_EQ(sum(), "all of them together") << "cuda_graph could not be timed";
+  rows[7] = without_figures(rows[7], "no memory", "it needs more");
+  EXPECT_EQ(sum(), "up to +bf16");
+  rows.erase(rows.begin() + 7);
+  EXPECT_EQ(sum(), "up to +bf16") << "it was stopped";
+  rows[2] = without_figures(rows[2], "failed", "logits are off");
+  rows[6] = added_row("recompute", {"fused_rope", "recompute"}, 8, 3);
+  EXPECT_EQ(sum(), "up to +recompute without bf16");
+  // One that finds no memory on the way stays on in the rows after it.
+  rows[6]["switches"] = {"fused_rope", "bf16", "recompute"};
+  EXPECT_EQ(sum(), "all of them together");
+}
+
+TEST(AblationTables, OneStepOfTheGateIsOne) {
+  std::vector<json> rows = study();
+  rows[0]["gate_steps"] = 1;
+  EXPECT_TRUE(
+      says(ablation_sentences(ablation_lines(rows)), "gate: 1 step of training takes the baseline's"));
 }
 
 TEST(AblationTables, ARowThatDidNotPassHasNoFigureAndAReason) {
@@ -134,7 +160,9 @@ TEST(AblationTables, ConclusionsFollowTheRows) {
   EXPECT_TRUE(says(said, "all of them together, 20 to 10 ms: 2.00x; peak memory 8.00 to 4.00 MiB, 0.50x"));
   EXPECT_TRUE(says(said, "by itself fused_rope gains most: 1.25x"));
   EXPECT_TRUE(says(said, "4 steps of training take the baseline's loss from 5.5000 to 4.2500"));
-  EXPECT_TRUE(says(said, "against itself, at the end, is 1.00x (same), as it should be"));
+  EXPECT_TRUE(says(said,
+                   "against itself, at the end, is 1.000x (same), as it should be; rows no further than "
+                   "0.05 % from"));
   EXPECT_FALSE(says(said, "noisy"));
   rows[2] = row("alone", "bf16", 5, 5);
   rows[5]["verdict"] = "noisy";
@@ -142,7 +170,7 @@ TEST(AblationTables, ConclusionsFollowTheRows) {
   said = ablation_sentences(ablation_lines(rows));
   EXPECT_TRUE(says(said, "by itself bf16 gains most: 4.00x"));
   EXPECT_TRUE(says(said, "noisy, their means are not known to 5 %: +bf16"));
-  EXPECT_TRUE(says(said, "is 1.67x: differences smaller than that are the machine's"));
+  EXPECT_TRUE(says(said, "is 1.67x: 66.7 % apart is the machine's doing"));
   rows.erase(rows.begin());
   EXPECT_TRUE(says(ablation_sentences(ablation_lines(rows)), "there is no baseline"));
 }
@@ -201,94 +229,6 @@ TEST(BarChart, BarsAreAsLongAsTheirFigures) {
   chart.bars[0].value = 3;
   EXPECT_NE(bar_chart_svg(chart), svg);
   EXPECT_NE(bar_chart_svg({}).find("</svg>"), std::string::npos);
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-TEST(ReportPage, TablesAndPicturesChangeWithTheRows) {
-  std::vector<json> rows = study();
-  const ReportPage page = make_report(rows, {"a line was left out"}, "report");
-  EXPECT_EQ(page.rows, 8U);
-  EXPECT_EQ(page.studies, 1U);
-  ASSERT_EQ(page.pictures.size(), 2U);
-  EXPECT_TRUE(has(page.markdown, "- a line was left out\n"));
-  EXPECT_TRUE(has(page.markdown, "## Ablation 1: tiny, batch 2, context 64"));
-  EXPECT_TRUE(has(page.markdown, "On cpu (Machine), build b1."));
-  EXPECT_TRUE(has(page.markdown, "| +bf16 | 10 |"));
-  EXPECT_TRUE(has(page.markdown, "![speed-up of every row](report/ablation-1-speedup.svg)"));
-  EXPECT_TRUE(has(page.markdown, "measured 2026-01-02T03:04:05Z to 2026-01-02T03:04:05Z"));
-  rows[5] = row("added", "bf16", 5, 4);
-  const ReportPage other = make_report(rows, {}, "report");
-  EXPECT_TRUE(has(other.markdown, "| +bf16 | 5 |"));
-  EXPECT_TRUE(has(other.markdown, "20 to 5 ms: 4.00x"));
-  EXPECT_NE(other.pictures[0].svg, page.pictures[0].svg);
-  EXPECT_EQ(other.pictures[1].svg, page.pictures[1].svg) << "its memory is the same";
-}
-
-TEST(ReportPage, SeveralMachinesAndBuildsAreSaidAndKeptApart) {
-  std::vector<json> rows = study();
-  for (json r : study()) {
-    r["study"] = "s2";
-    r["host"]["device_name"] = "Other";
-    r["build_id"] = "b2";
-    rows.push_back(r);
-  }
-  const ReportPage page = make_report(rows, {}, "report");
-  EXPECT_EQ(page.studies, 2U);
-  EXPECT_EQ(page.pictures.size(), 4U);
-  EXPECT_TRUE(has(page.markdown, "rows of 2 machines: cpu (Machine); cpu (Other)"));
-  EXPECT_TRUE(has(page.markdown, "rows of 2 builds: b1; b2"));
-  EXPECT_TRUE(has(page.markdown, "On cpu (Other), build b2."));
-}
-
-json step_row(const char* dtype, double ms) {
-  json r = row("", "", ms, 4);
-  r["command"] = "bench step";
-  r["mode"] = "full";
-  r["preset"] = "optimized";
-  r["dtype"] = dtype;
-  return r;
-}
-
-TEST(ReportPage, StepsAndMemoryHaveTheirTables) {
-  json memory = {{"command", "memory"},
-                 {"size", "tiny"},
-                 {"phase", "full"},
-                 {"dtype", "fp32"},
-                 {"batch", 4},
-                 {"ctx", 64},
-                 {"device", "meta"},
-                 {"floor_bytes", 0x1p20},
-                 {"predicted_peak_bytes", 3 * 0x1p20},
-                 {"measured_peak_bytes", nullptr}};
-  std::vector<json> rows = {
-      step_row("fp32", 10), step_row("bf16", 4), step_row("bf16", 5), memory, {{"command", "profile"}}};
-  ReportPage page = make_report(rows, {}, "report");
-  EXPECT_EQ(page.rows, 3U) << "of a row that was measured again the later counts, and profile has no table";
-  EXPECT_TRUE(has(page.markdown, "5 stored rows, 3 of them below"));
-  EXPECT_TRUE(has(page.markdown, "| tiny | full | bf16 | 2 | 64 | optimized | - | - | 5 |"));
-  EXPECT_TRUE(has(page.markdown, "fp32 to bf16 (optimized)"));
-  EXPECT_TRUE(has(page.markdown, "| - | 3.00 | 1.00 | 3.00x |"));
-  EXPECT_FALSE(has(page.markdown, "machines")) << "a prediction is no machine's";
-  const std::string before = page.pictures[0].svg;
-  rows[1] = rows[2] = step_row("bf16", 8);
-  page = make_report(rows, {}, "report");
-  EXPECT_NE(page.pictures[0].svg, before);
-  rows[2]["gate"] = "no memory";
-  rows[2].erase("p50_ms");
-  EXPECT_TRUE(has(make_report(rows, {}, "report").markdown, "| OOM |"));
-}
-
-TEST(ReportPage, RowsOfAnyShapeAreSurvived) {
-  const std::vector<json> rows = {
-      {{"command", "ablate"}},
-      {{"command", "ablate"}, {"group", 5}, {"gate", json::array()}, {"raw_samples", "x"}},
-      {{"command", "bench step"}, {"host", 3}, {"p50_ms", "fast"}},
-      {{"command", "memory"}, {"floor_bytes", 0}},
-      {{"command", 7}},
-      json::object()};
-  EXPECT_GT(make_report(rows, {}, "report").rows, 0U);
-  EXPECT_EQ(make_report({}, {}, "report").rows, 0U);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 
 TEST(QualityGate, EverySwitchPassesAndAllTogether) {
   const GateProbe baseline = probe(setup_with({}));
-  EXPECT_LT(baseline.last_loss, baseline.first_loss) << "steps that learn nothing prove nothing";
+  const GateProbe longer = probe(setup_with({}), 30);  // a few batches of one text may be harder than the first
+  EXPECT_LT(longer.last_loss, longer.first_loss) << "steps that learn nothing prove nothing";
   std::vector<std::string_view> all;
   for (const AblationSwitch& s : ablation_switches()) {
     if (s.name == "cuda_graph") continue;

@@ -25,15 +25,6 @@ StepSpec shape_of(const AblateRequest& r) {
   return spec;
 }
 
-ordered_json tags_json(const MemoryStats& m) {
-  ordered_json tags = ordered_json::object();
-  for (int t = 0; t < kTagCount; ++t) {
-    const Tag tag = static_cast<Tag>(t);
-    if (m.peak[tag] != 0) tags[std::string(name_of(tag))] = m.peak[tag];
-  }
-  return tags;
-}
-
 // JSON knows no infinity; null says that the figure was not finite.
 ordered_json finite(double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(); }
 
@@ -162,7 +153,7 @@ ordered_json AblationRows::described(const PlannedRow& row, const Plan& p) const
           {"variant_set", p.setup.differences()},
           {"ops", p.variants},
           {"predicted_peak_bytes", p.memory.peak_total},
-          {"predicted_peak_by_tag", tags_json(p.memory)},
+          {"predicted_peak_by_tag", tags_json(p.memory.peak)},
           {"floor_bytes", floor_bytes(spec)},
           {"ceilings", ceilings_row(place_.ceilings)}};
 }
@@ -240,7 +231,7 @@ bool AblationRows::time(const PlannedRow& row, const Plan& p, ordered_json& line
                {"predicted_ms", sum_of_floors(p.ops, best)},
                {"floor_ms", floor_ms(p)},
                {"peak_bytes", measured.peak_total},
-               {"peak_by_tag", tags_json(measured)},
+               {"peak_by_tag", tags_json(measured.peak)},
                {"reserved_bytes", measured.peak_reserved}});
   return true;
 }

@@ -53,6 +53,15 @@ ordered_json timing_json(const Timing& t) {
           {"noise", t.noise()}};
 }
 
+ordered_json tags_json(const PerTag<std::size_t>& tags) {
+  ordered_json j = ordered_json::object();
+  for (int i = 0; i < kTagCount; ++i) {
+    const Tag t = static_cast<Tag>(i);
+    if (tags[t] != 0) j[std::string(kiln::name_of(t))] = tags[t];
+  }
+  return j;
+}
+
 std::string result_line(const std::string& command, const ordered_json& row, const Timing& timing,
                         const ordered_json& host) {
   ordered_json line = {{"command", command}, {"ranks", 1}, {"link", "none"}};

@@ -64,6 +64,9 @@ nlohmann::ordered_json ceilings_json(const Report& r) {
 // Mean, spread and interval of a timing, under the names every stored row has.
 nlohmann::ordered_json timing_json(const Timing& t);
 
+// The bytes of every tag that has any.
+nlohmann::ordered_json tags_json(const PerTag<std::size_t>& tags);
+
 // For results.jsonl: a row with its samples, and where and when it was measured.
 std::string result_line(const std::string& command, const nlohmann::ordered_json& row, const Timing& timing,
                         const nlohmann::ordered_json& host);

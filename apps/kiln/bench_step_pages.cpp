@@ -87,15 +87,6 @@ std::vector<std::string> cells(const StepRow& r) {
 
 // --- rows as JSON
 
-ordered_json tags_json(const MemoryStats& m) {
-  ordered_json tags = ordered_json::object();
-  for (int t = 0; t < kTagCount; ++t) {
-    const Tag tag = static_cast<Tag>(t);
-    if (m.peak[tag] != 0) tags[std::string(name_of(tag))] = m.peak[tag];
-  }
-  return tags;
-}
-
 // By the ops' own cost functions, recomputed work included.
 Cost executed(const StepRow& r) {
   Cost sum;
@@ -144,7 +135,7 @@ ordered_json row_json(const BenchStepReport& report, const StepRow& r) {
                       {"ranks", 1},
                       {"gate", status_name(r)},
                       {"predicted_peak_bytes", r.predicted.peak_total},
-                      {"predicted_peak_by_tag", tags_json(r.predicted)}};
+                      {"predicted_peak_by_tag", tags_json(r.predicted.peak)}};
   if (!r.timed()) {
     row["reason"] = r.reason;
     if (r.status == StepRow::Status::no_memory) {
@@ -168,7 +159,7 @@ ordered_json row_json(const BenchStepReport& report, const StepRow& r) {
               {"floor_ms", r.floor_ms()},
               {"of_roofline", r.floor_ms() / ms(t.p50)},
               {"peak_bytes", r.measured.peak_total},
-              {"peak_by_tag", tags_json(r.measured)},
+              {"peak_by_tag", tags_json(r.measured.peak)},
               {"reserved_bytes", r.measured.peak_reserved},
               {"first_step_ms", ms(r.first)},
               {"first_eager_step_ms", ms(r.first_eager)},

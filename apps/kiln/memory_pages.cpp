@@ -166,14 +166,6 @@ std::string precision_text(const Pair& p) {
   return text + aligned(table, 2);
 }
 
-ordered_json tags_json(const PerTag<std::size_t>& tags) {
-  ordered_json j = ordered_json::object();
-  each_tag([&](Tag t) {
-    if (tags[t] != 0) j[std::string(name_of(t))] = tags[t];
-  });
-  return j;
-}
-
 ordered_json groups_json(const std::vector<MemoryGroup>& groups) {
   ordered_json j = ordered_json::array();
   for (const MemoryGroup& g : groups)

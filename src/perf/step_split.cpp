@@ -24,6 +24,25 @@ double busy_us(const Trace& t) {
 
 constexpr double kMs = 1e-3;  // of a microsecond
 
+// `in_the_head`: where linear_cross_entropy's goes, which has products and a loss.
+KernelPart part_of_op(std::string_view op, KernelPart in_the_head) {
+  switch (class_of(op)) {
+    case OpClass::gemm:
+      return KernelPart::gemm;
+    case OpClass::attention:
+      return KernelPart::attention;
+    case OpClass::update:
+      return KernelPart::update;
+    case OpClass::scalars:
+      return KernelPart::scalars;
+    case OpClass::head:
+      return in_the_head;
+    case OpClass::pointwise:
+      break;
+  }
+  return op == "cross_entropy" ? KernelPart::loss : KernelPart::pointwise;
+}
+
 }  // namespace
 
 std::string_view name_of(KernelPart p) {
@@ -35,39 +54,13 @@ std::string_view name_of(KernelPart p) {
 KernelPart part_of(const TraceSpan& span, const TracedOp* op) {
   if (span.lane == TraceLane::copy) return KernelPart::copies;
   if (op == nullptr) return KernelPart::unknown;
-  switch (class_of(op->op)) {
-    case OpClass::gemm:
-      return KernelPart::gemm;
-    case OpClass::attention:
-      return KernelPart::attention;
-    case OpClass::update:
-      return KernelPart::update;
-    case OpClass::scalars:
-      return KernelPart::scalars;
-    case OpClass::head:
-      return of_a_library(span.name) ? KernelPart::gemm : KernelPart::loss;
-    case OpClass::pointwise:
-      break;
-  }
-  return op->op == "cross_entropy" ? KernelPart::loss : KernelPart::pointwise;
+  return part_of_op(op->op, of_a_library(span.name) ? KernelPart::gemm : KernelPart::loss);
 }
 
 KernelPart part_of(const TimedOp& op) {
-  switch (class_of(op.op)) {
-    case OpClass::gemm:
-      return KernelPart::gemm;
-    case OpClass::attention:
-      return KernelPart::attention;
-    case OpClass::update:
-      return KernelPart::update;
-    case OpClass::scalars:
-      return KernelPart::scalars;
-    case OpClass::head:  // the fused one has all its products in forward, and only scales in backward
-      return op.variant == "fused" && op.pass == Pass::backward ? KernelPart::loss : KernelPart::gemm;
-    case OpClass::pointwise:
-      break;
-  }
-  return op.op == "cross_entropy" ? KernelPart::loss : KernelPart::pointwise;
+  // The fused one has all its products in forward, and only scales in backward.
+  const bool scales = op.variant == "fused" && op.pass == Pass::backward;
+  return part_of_op(op.op, scales ? KernelPart::loss : KernelPart::gemm);
 }
 
 KernelSplit split_of(const std::vector<Trace>& steps) {

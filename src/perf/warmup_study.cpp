@@ -145,14 +145,14 @@ FirstStepParts split_first_step(const FirstStepFacts& f) {
     const double in_products = std::min(products, f.fault * static_cast<double>(f.faults_in_products));
     const double in_others = std::min(others, f.fault * static_cast<double>(f.faults_in_others));
     const auto inside = static_cast<double>(f.faults_in_products + f.faults_in_others);
+    p.page_faults = in_products + in_others + above(faults, f.fault * inside);
     p.matrix_library = products - in_products;
     p.module_load = others - in_others;
-    // Outside ops the host may touch pages while the device is busy, which costs the step nothing: of those
-    // no more is counted than the rest of the excess.
-    const double left = above(p.excess, products + others + p.allocator_growth + p.clock_ramp);
-    p.page_faults = in_products + in_others + std::min(left, above(faults, f.fault * inside));
   }
-  p.rest = p.excess - p.module_load - p.matrix_library - p.allocator_growth - p.page_faults - p.clock_ramp;
+  const double parts = p.module_load + p.matrix_library + p.allocator_growth + p.page_faults + p.clock_ramp;
+  // While the host is late a GPU works on what it has: as much as a warm step takes can go by for nothing.
+  if (f.gpu) p.hidden = std::min(f.steady, above(parts, p.excess));
+  p.rest = p.excess - parts + p.hidden;
   return p;
 }
 

@@ -61,9 +61,9 @@ TEST(CommStreams, ReduceScatterHoldsBothTensors) {
 }
 
 TEST(CommStreams, AllReduceHoldsItsTensor) {
-  expect_held([](auto& ctx, auto& comm, const Tensor&,
-                 const Tensor& full) { return comm.all_reduce(ctx, full); },
-              false);
+  expect_held(
+      [](auto& ctx, auto& comm, const Tensor&, const Tensor& full) { return comm.all_reduce(ctx, full); },
+      false);
 }
 
 // A later call's wait is enough: calls end in order.

@@ -83,12 +83,11 @@ CommHandle Communicator::send_recv(RankContext& ctx, const Tensor& out, int to, 
   check_contiguous("send_recv", in);
   check_rank("send_recv", *this, to, true);
   check_rank("send_recv", *this, from, true);
-  if (out.numel() != in.numel() || out.dtype() != in.dtype())
-    throw Error(cat("[send_recv] sends ", out.shape().str(), " ", name_of(out.dtype()), " and receives ",
-                    in.shape().str(), " ", name_of(in.dtype())),
-                "both must have the same size and dtype");
+  if (out.dtype() != in.dtype())
+    throw Error(cat("[send_recv] sends ", name_of(out.dtype()), " and receives ", name_of(in.dtype())));
   CommCall call = call_of(Collective::send_recv, subject, out, to);
   call.source = from;
+  call.take = in.numel();
   return queue(ctx, std::move(call), out, in);
 }
 
@@ -103,7 +102,8 @@ std::unique_ptr<Communicator> Communicator::split(RankContext& ctx, int color, i
   call.subject = "split";
   std::unique_ptr<Transport> part;
   queue(ctx, std::move(call), {}, {}, [&] { part = transport_->split(color, key); }).wait(ctx);
-  return part ? std::make_unique<Communicator>(ctx, std::move(part), options_) : nullptr;
+  return part ? std::make_unique<Communicator>(ctx, std::move(part), options_, cat(label_, "-", ++splits_))
+              : nullptr;
 }
 
 }  // namespace kiln

@@ -1,5 +1,7 @@
 #include "dist/comm/comm_call.h"
 
+#include "base/error.h"
+
 namespace kiln {
 
 std::string_view name_of(Collective c) {

@@ -34,6 +34,7 @@ struct CommCall {
   std::byte* scratch = nullptr;  // as large as the transport asked for
   int peer = -1;                 // root, or whom send and recv are with
   int source = -1;               // of send_recv
+  int64_t take = 0;              // elements of out in send_recv
   uint64_t sequence = 0;         // of this communicator's calls, from 0
 
   Bytes bytes() const { return {static_cast<std::size_t>(count) * size_of(dtype)}; }
@@ -44,7 +45,7 @@ struct CommCall {
 struct CommRecord {
   Collective collective = Collective::barrier;
   std::string subject;
-  int64_t bytes = 0;                            // what this rank brings
+  int64_t bytes = 0;                           // what this rank brings
   int64_t queued = 0, started = 0, ended = 0;  // started: when the last rank had come, where that is known
 };
 

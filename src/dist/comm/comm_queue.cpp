@@ -1,15 +1,33 @@
 #include "dist/comm/comm_queue.h"
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 
 namespace kiln {
+namespace {
+
+FlightCall flight_call(const PendingCall& p, const char* state) {
+  const bool ended = std::string_view(state) == "done" || std::string_view(state) == "failed";
+  return {p.call.what,           p.work ? "split" : p.call.subject,
+          p.call.dtype,          p.call.count,
+          p.call.sequence,       state,
+          p.queued_ns,           ended ? p.started_ns : 0,
+          ended ? p.ended_ns : 0};
+}
+
+}  // namespace
 
 int64_t steady_ns(std::chrono::steady_clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
 }
 
-CommQueue::CommQueue(Transport& transport, Backend& backend, Stream stream, const CommOptions& options)
-    : transport_(transport), backend_(backend), stream_(stream), options_(options) {}
+CommQueue::CommQueue(Transport& transport, Backend& backend, Stream stream, const CommOptions& options,
+                     std::string flight_path)
+    : transport_(transport),
+      backend_(backend),
+      stream_(stream),
+      options_(options),
+      flight_path_(std::move(flight_path)) {}
 
 CommQueue::~CommQueue() { stop(); }
 
@@ -19,12 +37,12 @@ void CommQueue::push(std::shared_ptr<PendingCall> call) {
     call->over = true;
     return;
   }
+  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(call));
   }
   changed_.notify_all();
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
 }
 
 void CommQueue::wait(const PendingCall& call) {
@@ -55,37 +73,97 @@ void CommQueue::loop() {
     // one until the call is over.
     PendingCall* const p = queue_.front().get();
     queue_.pop_front();
+    running_ = p;
     lock.unlock();
     run(*p);
     lock.lock();
+    running_ = nullptr;
+    flight_.add(flight_call(*p, p->error ? "failed" : "done"));
     p->over = true;
     changed_.notify_all();
   }
 }
 
 void CommQueue::run(PendingCall& p) {
+  std::string text, hint;
+  ErrorKind kind = ErrorKind::failed;
   try {
     if (!failure_.empty()) throw Error(failure_, failure_hint_);
-    const auto begun = std::chrono::steady_clock::now();
-    if (p.queued.handle != nullptr) backend_.wait(stream_, p.queued);
-    if (p.work) {
-      p.work();
-    } else {
-      transport_.run(p.call, stream_);
-    }
-    p.started_ns = steady_ns(transport_.all_arrived().value_or(begun));
-    if (p.finished.handle != nullptr) backend_.record(p.finished, stream_);
-    p.ended_ns = steady_ns();
+    carry_out(p);
+    return;
   } catch (const Error& e) {
-    if (failure_.empty()) {
-      failure_ = e.what();
-      failure_hint_ = e.hint();
-    }
+    text = e.what();
+    hint = e.hint();
+    kind = e.kind();
     p.error = std::current_exception();
   } catch (const std::exception& e) {
-    if (failure_.empty()) failure_ = e.what();
+    text = e.what();
     p.error = std::current_exception();
   }
+  p.ended_ns = steady_ns();
+  if (!failure_.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);  // flight_record() of the rank's thread reads it
+    failure_ = text;
+    failure_hint_ = hint;
+  }
+  const std::string written = write_flight_record();
+  if (written.empty()) return;
+  failure_hint_ = hint.empty() ? written : cat(hint, "; ", written);
+  try {  // the type of an error that is not ours says more than the hint would
+    std::rethrow_exception(p.error);
+  } catch (const Error&) {
+    p.error = std::make_exception_ptr(Error(text, failure_hint_, kind));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
+void CommQueue::carry_out(PendingCall& p) {
+  const bool device = p.finished.handle != nullptr;
+  // A modelled link carries nothing before its bytes are there.
+  if (options_.link && device) backend_.synchronize(p.queued);
+  const auto begun = std::chrono::steady_clock::now();
+  p.started_ns = steady_ns(begun);
+  if (device) backend_.wait(stream_, p.queued);
+  if (p.begin) p.begin->record(stream_);
+  if (p.work) {
+    p.work();
+  } else {
+    transport_.run(p.call, stream_);
+    const auto start = transport_.all_arrived().value_or(begun);
+    p.started_ns = steady_ns(start);
+    if (options_.link) pace(p.call, start);
+  }
+  if (p.end) p.end->record(stream_);
+  if (device) backend_.record(p.finished, stream_);
+  p.ended_ns = steady_ns();
+}
+
+// Asleep, so that the cores are the ranks'. On a device too it is this thread that is late: kernels that spin
+// would take the device from the ranks that compute, and host functions of several streams run one by one.
+void CommQueue::pace(const CommCall& call, std::chrono::steady_clock::time_point start) {
+  backend_.synchronize(stream_);
+  const double seconds = link_seconds(*options_.link, options_.algorithm, call, transport_.world());
+  std::this_thread::sleep_until(start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                            std::chrono::duration<double>(seconds)));
+}
+
+std::string CommQueue::flight_record() {
+  const std::lock_guard lock(mutex_);
+  FlightRecord all = flight_;
+  if (running_ != nullptr) all.add(flight_call(*running_, "running"));
+  for (const auto& p : queue_) all.add(flight_call(*p, "queued"));
+  return all.json({std::string(transport_.name()), transport_.rank(), transport_.world(), failure_});
+}
+
+std::string CommQueue::write_flight_record() {
+  if (flight_path_.empty()) return {};
+  try {
+    write_file_atomically(flight_path_, flight_record());
+  } catch (const std::exception& e) {  // the failure itself is what must be told
+    return cat("no flight record: ", e.what());
+  }
+  return cat("the last calls are in ", flight_path_);
 }
 
 }  // namespace kiln

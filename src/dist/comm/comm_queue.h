@@ -15,6 +15,7 @@
 #include "device/allocator.h"
 #include "device/owned.h"
 #include "dist/comm/comm_options.h"
+#include "dist/comm/flight_record.h"
 #include "dist/comm/transport.h"
 
 namespace kiln {
@@ -29,7 +30,8 @@ struct PendingCall {
   Communicator* owner = nullptr;  // null once the communicator is gone
   Buffer in, out;
   Event queued, finished;  // what the call follows, what follows the call; null where the device has none
-  bool released = false;   // memory and events given back: the compute stream follows the call
+  std::unique_ptr<TimingEvent> begin, end;  // while recording, on such a device
+  bool released = false;  // memory and events given back: the compute stream follows the call
 
   // Written by the queue's thread before `over`, read after it.
   std::exception_ptr error;
@@ -41,7 +43,9 @@ int64_t steady_ns(std::chrono::steady_clock::time_point t = std::chrono::steady_
 
 class CommQueue {
  public:
-  CommQueue(Transport& transport, Backend& backend, Stream stream, const CommOptions& options);
+  // flight_path: the file to write when a call fails, or nothing.
+  CommQueue(Transport& transport, Backend& backend, Stream stream, const CommOptions& options,
+            std::string flight_path);
   ~CommQueue();  // what is queued is run first, or fails
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
@@ -49,19 +53,26 @@ class CommQueue {
   void push(std::shared_ptr<PendingCall> call);  // the thread starts with the first
   void wait(const PendingCall& call);            // the host waits until it is over
   bool over(const PendingCall& call);
-  void stop();  // as the destructor; nothing may be pushed after
+  void stop();                  // as the destructor; nothing may be pushed after
+  std::string flight_record();  // the last calls as JSON
 
  private:
   void loop();
   void run(PendingCall& p);
+  void carry_out(PendingCall& p);
+  void pace(const CommCall& call, std::chrono::steady_clock::time_point start);
+  std::string write_flight_record();  // a sentence on where it is, or nothing
 
   Transport& transport_;
   Backend& backend_;
   Stream stream_;
   const CommOptions& options_;
+  const std::string flight_path_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<PendingCall>> queue_;
+  PendingCall* running_ = nullptr;
+  FlightRecord flight_;  // under the mutex
   bool stopping_ = false;
   std::string failure_, failure_hint_;  // of the first call that failed: every later one fails with it
   std::thread thread_;

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "dist/comm/event_passed.h"
+#include "dist/comm/ring_transport.h"
 
 namespace kiln {
 
@@ -20,14 +21,23 @@ bool CommHandle::done() const {
   return call_->error || call_->finished.handle == nullptr || event_passed(c.ctx_.backend(), call_->finished);
 }
 
-Communicator::Communicator(RankContext& ctx, std::unique_ptr<Transport> transport, const CommOptions& options)
+Communicator::Communicator(RankContext& ctx, std::unique_ptr<Transport> transport, const CommOptions& options,
+                           std::string label)
     : ctx_(ctx),
       options_(options),
+      label_(std::move(label)),
       exceptions_(std::uncaught_exceptions()),
       transport_(std::move(transport)) {
-  if (!transport_->is_local()) stream_ = std::make_unique<OwnedStream>(ctx.backend());
+  if (!transport_->is_local()) {
+    stream_ = std::make_unique<OwnedStream>(ctx.backend());
+    if (options_.algorithm != CommAlgorithm::direct)
+      transport_ = make_ring_transport(std::move(transport_), ctx.backend(), options_.algorithm);
+  }
+  std::string flight;
+  if (!options_.flight_folder.empty())
+    flight = cat(options_.flight_folder, "/flight-rank", ctx.rank(), "-", label_, ".json");
   queue_ = std::make_unique<CommQueue>(*transport_, ctx.backend(), stream_ ? *stream_ : ctx.compute(),
-                                       options_);
+                                       options_, std::move(flight));
 }
 
 Communicator::~Communicator() {
@@ -39,7 +49,8 @@ Communicator::~Communicator() {
     if (!in_flight_.empty()) release_up_to(ctx_, in_flight_.back()->call.sequence);
     scratch_ = {};
     if (stream_) ctx_.backend().synchronize(*stream_);
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a lost device, told by the one who used it
+  } catch (
+      const std::exception&) {  // NOLINT(bugprone-empty-catch): a lost device, told by the one who used it
   }
 }
 
@@ -63,6 +74,10 @@ CommHandle Communicator::queue(RankContext& ctx, CommCall call, const Tensor& in
       spare_events_.pop_back();
     }
     ctx.backend().record(p->queued, ctx.compute());
+    if (recording_) {
+      p->begin = ctx.backend().make_timing_event();
+      p->end = ctx.backend().make_timing_event();
+    }
   }
   in_flight_.push_back(p);
   queue_->push(p);
@@ -106,9 +121,11 @@ void Communicator::release_up_to(RankContext& ctx, uint64_t sequence) {
     for (Event e : {p.queued, p.finished}) {
       if (e.handle != nullptr) spare_events_.push_back(e);
     }
-    if (recording_ && !p.error) {
-      records_.push_back({p.call.what, p.call.subject, static_cast<int64_t>(p.call.bytes().value),
-                          p.queued_ns, p.started_ns, p.ended_ns});
+    if (recording_ && !p.error && !p.work) {
+      records_.push_back({{p.call.what, p.call.subject, static_cast<int64_t>(p.call.bytes().value),
+                           p.queued_ns, p.started_ns, p.ended_ns},
+                          std::move(p.begin),
+                          std::move(p.end)});
     }
   }
   in_flight_.erase(in_flight_.begin(), end);
@@ -127,7 +144,27 @@ void Communicator::abort(const std::string& why) { transport_->abort(why); }
 
 std::vector<CommRecord> Communicator::take_records(RankContext& ctx) {
   drain(ctx);
-  return std::exchange(records_, {});
+  std::vector<CommRecord> result;
+  for (Recorded& r : records_) {
+    if (r.begin) {
+      r.record.started = clock_ns_ + static_cast<int64_t>(1e6 * r.begin->elapsed_ms(*clock_));
+      r.record.ended = clock_ns_ + static_cast<int64_t>(1e6 * r.end->elapsed_ms(*clock_));
+    }
+    result.push_back(std::move(r.record));
+  }
+  records_.clear();
+  return result;
+}
+
+void Communicator::start_recording() {
+  recording_ = true;
+  if (!stream_ || stream_->operator Stream().handle == nullptr) return;
+  Backend& b = ctx_.backend();
+  clock_ = b.make_timing_event();
+  b.synchronize(*stream_);  // so that the device passes it now
+  clock_->record(*stream_);
+  b.synchronize(*stream_);
+  clock_ns_ = steady_ns();
 }
 
 }  // namespace kiln

@@ -7,7 +7,8 @@
 // transport sums in rank order in the accumulation type, so all ranks and all runs get the same bits.
 //
 // Until a call is over nobody may write what it reads, or touch what it writes. Its memory is held until a
-// handle of it, or of a later call, is waited for: that makes the allocator's addresses independent of timing.
+// handle of it, or of a later call, is waited for: that makes the allocator's addresses independent of
+// timing.
 #pragma once
 
 #include <deque>
@@ -38,7 +39,9 @@ class CommHandle {
 
 class Communicator {
  public:
-  Communicator(RankContext& ctx, std::unique_ptr<Transport> transport, const CommOptions& options = {});
+  // `label` tells communicators of one rank apart, in the name of a flight record.
+  Communicator(RankContext& ctx, std::unique_ptr<Transport> transport, const CommOptions& options = {},
+               std::string label = "world");
   // Calls under way are waited for, or, while an exception passes, given up.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -72,8 +75,12 @@ class Communicator {
   void abort(const std::string& why);
 
   // What each call took, from start_recording() on, in order. take_records() waits for the calls under way.
-  void start_recording() { recording_ = true; }
+  // On CUDA `started` and `ended` are the device's times, put on the host's clock; a start is then the moment
+  // this rank's data was ready and the calls before it over.
+  void start_recording();
   std::vector<CommRecord> take_records(RankContext& ctx);
+  // The last 1000 calls as JSON, those under way and waiting included.
+  std::string flight_record() const { return queue_->flight_record(); }
 
  private:
   friend class CommHandle;
@@ -85,6 +92,7 @@ class Communicator {
 
   RankContext& ctx_;
   CommOptions options_;
+  std::string label_;
   int exceptions_;  // passing when it was made
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<OwnedStream> stream_;  // none where calls run on the rank's own
@@ -93,8 +101,15 @@ class Communicator {
   std::vector<Event> spare_events_;
   std::deque<std::shared_ptr<PendingCall>> in_flight_;  // in order; none has been released
   uint64_t next_ = 0;
+  int splits_ = 0;
   bool recording_ = false;
-  std::vector<CommRecord> records_;
+  struct Recorded {
+    CommRecord record;
+    std::unique_ptr<TimingEvent> begin, end;
+  };
+  std::vector<Recorded> records_;
+  std::unique_ptr<TimingEvent> clock_;  // passed by the device at clock_ns_ of the host
+  int64_t clock_ns_ = 0;
   std::unique_ptr<CommQueue> queue_;  // last: its thread uses the rest
 };
 

@@ -1,6 +1,7 @@
 #include "dist/comm/local_transport.h"
 
 #include "base/error.h"
+#include "dist/comm/ring_transport.h"
 
 namespace kiln {
 namespace {
@@ -33,6 +34,9 @@ class MetaTransport final : public Transport {
   int rank() const override { return rank_; }
   int world() const override { return world_; }
   bool is_local() const override { return true; }
+  Bytes scratch(const CommCall& call) const override {
+    return ring_scratch(options_.algorithm, call, world_);
+  }
   void run(const CommCall&, Stream) override {}
   std::unique_ptr<Transport> split(int, int) override {
     throw Error("the meta device has no other ranks: how large a group of them would be cannot be known",

@@ -150,8 +150,7 @@ std::string ThreadGroup::missing_ranks() const {
 std::string ThreadGroup::last_calls() const {
   std::string s;
   for (int r = 0; r < world(); ++r) {
-    s += cat(s.empty() ? "last calls: " : "; ", name(r), ": ",
-             last_[at(r)].empty() ? "none" : last_[at(r)]);
+    s += cat(s.empty() ? "last calls: " : "; ", name(r), ": ", last_[at(r)].empty() ? "none" : last_[at(r)]);
   }
   return s;
 }

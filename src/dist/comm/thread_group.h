@@ -56,7 +56,8 @@ class ThreadGroup {
   // Instead of close, after an error: ends the collective for all, and returns when no rank reads any more,
   // for the caller is about to free what it has posted. No time limit: a rank that reads waits for nobody.
   void abandon(int rank, const std::string& why);
-  void abort(int rank, const std::string& why);  // wakes everybody with an error, in groups made of this one too
+  void abort(int rank,
+             const std::string& why);  // wakes everybody with an error, in groups made of this one too
 
   // The group of a colour, made by the first of its ranks to ask between the meetings of a split.
   std::shared_ptr<ThreadGroup> part(int color, const std::vector<int>& ranks);

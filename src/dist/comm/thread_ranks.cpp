@@ -52,7 +52,8 @@ void run_thread_ranks(int world, const RankOptions& options,
   }
   for (std::thread& t : threads) t.join();
   // The first failure and not what the others made of it.
-  if (group->failed_rank() >= 0) std::rethrow_exception(errors[static_cast<std::size_t>(group->failed_rank())]);
+  if (group->failed_rank() >= 0)
+    std::rethrow_exception(errors[static_cast<std::size_t>(group->failed_rank())]);
 }
 
 }  // namespace kiln

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "device/owned.h"
 #include "dist/comm/reduce_ranks.h"
@@ -99,7 +99,7 @@ class ThreadTransport final : public Transport {
     });
     for_each_event(stream, &CommPost::done);
   }
-  void for_each_event(Stream stream, Event CommPost::*event) {
+  void for_each_event(Stream stream, Event CommPost::* event) {
     for (int r = 0; r < world(); ++r) {
       if ((group_->post(r).*event).handle != nullptr) backend_.wait(stream, group_->post(r).*event);
     }
@@ -124,7 +124,8 @@ class ThreadTransport final : public Transport {
   void reduce_for_all(const CommCall& call, Stream stream) {
     const int64_t chunk = (call.count + world() - 1) / world();
     const int64_t first = std::min(call.count, chunk * rank_);
-    RankMemory src = of_all(&CommPost::in, first, call.dtype), dst = of_all(&CommPost::out, first, call.dtype);
+    RankMemory src = of_all(&CommPost::in, first, call.dtype),
+               dst = of_all(&CommPost::out, first, call.dtype);
     reduce_ranks(backend_, stream, dst, src, std::min(call.count, first + chunk) - first, call.dtype);
   }
   void reduce_mine(const CommCall& call, Stream stream) {
@@ -134,7 +135,7 @@ class ThreadTransport final : public Transport {
     dst.data[0] = call.out;
     reduce_ranks(backend_, stream, dst, of_all(&CommPost::in, chunk * rank_, call.dtype), chunk, call.dtype);
   }
-  RankMemory of_all(std::byte* CommPost::*memory, int64_t first, DType dtype) const {
+  RankMemory of_all(std::byte* CommPost::* memory, int64_t first, DType dtype) const {
     RankMemory m;
     m.count = world();
     for (int r = 0; r < world(); ++r)
@@ -167,10 +168,11 @@ class ThreadTransport final : public Transport {
       }
       if (takes) {
         parcel.peer = rank_;
+        if (call.what == Collective::send_recv) parcel.count = call.take;
         post.text = parcel.text();
         const CommPost theirs = group_->take(rank_, from, post);
         if (theirs.ready.handle != nullptr) backend_.wait(stream, theirs.ready);
-        if (call.count != 0) backend_.copy_within(call.out, theirs.in, call.bytes().value, stream);
+        if (parcel.count != 0) backend_.copy_within(call.out, theirs.in, parcel.bytes().value, stream);
         if (post.done.handle != nullptr) backend_.record(done_, stream);
         group_->give_back(rank_, from, done_);
       }

@@ -26,8 +26,8 @@ class Transport {
 
   // Device memory that run() needs for this call beside its tensors. From any thread.
   virtual Bytes scratch(const CommCall&) const { return {}; }
-  // On the CPU the call is over on return. On CUDA it is queued on `stream`, which follows the writer of `in`.
-  // Throws what is wrong, naming the ranks; nobody reads or writes this rank's tensors any more then.
+  // On the CPU the call is over on return. On CUDA it is queued on `stream`, which follows the writer of
+  // `in`. Throws what is wrong, naming the ranks; nobody reads or writes this rank's tensors any more then.
   virtual void run(const CommCall& call, Stream stream) = 0;
   // A transport over the ranks of the same colour, ordered by (key, rank); null where `color` is negative.
   // Called by all ranks.

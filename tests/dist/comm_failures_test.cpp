@@ -40,14 +40,14 @@ TEST(CommFailures, AThreadThatDoesNotStartIsAnErrorAndTheOthersEnd) {
           4, one_thread(),
           [&](RankContext& ctx, Communicator& comm) {
             try {
-              comm.all_reduce(ctx, ctx.zeros({8}, DType::f32));  // rank 2 never comes
+              comm.all_reduce(ctx, ctx.zeros({8}, DType::f32)).wait(ctx);  // one never comes
             } catch (const Error& e) {
               const std::lock_guard lock(mutex);
               told.emplace_back(e.what());
               throw;
             }
           },
-          std::chrono::hours(1), start);
+          {.timeout = std::chrono::hours(1)}, start);
       FAIL() << "nothing was thrown";
     } catch (const Error& e) {
       EXPECT_EQ(std::string(e.what()).find(cat("the thread of rank ", fails, " of 4 did not start: ")), 0U)
@@ -83,8 +83,8 @@ class SlowBackend final : public WatchedBackend {
       state_.patience_lost.count_down();
     }
   }
-  int rank = 0;
-  bool armed = false;
+  int rank = 0;  // these two are set before the first call, which hands them over
+  std::atomic<bool> armed{false};
 
  private:
   SlowReader& state_;
@@ -98,23 +98,22 @@ TEST(CommFailures, ATimeOutWhileAnotherRankReadsFreesNothingUnderIt) {
   std::array<std::string, 2> told;
   std::string rethrown;
   try {
-    run_thread_ranks(
-        2, options,
-        [&](RankContext& ctx, Communicator& comm) {
-          auto& backend = static_cast<SlowBackend&>(ctx.backend());
-          backend.rank = ctx.rank();
-          backend.armed = true;
-          try {
-            const Tensor shard = ctx.zeros({4}, DType::f32), full = ctx.zeros({8}, DType::f32);
-            both_here.arrive_and_wait();
-            comm.all_gather(ctx, shard, full);
-          } catch (const Error& e) {
-            if (ctx.rank() == 0) state.rank_0_has_left = true;  // its tensors are gone
-            told[ctx.rank()] = e.what();
-            throw;
-          }
-        },
-        std::chrono::seconds(1));
+    run_thread_ranks(2, options,
+                     [&](RankContext& ctx, Communicator& comm) {
+                       auto& backend = static_cast<SlowBackend&>(ctx.backend());
+                       backend.rank = ctx.rank();
+                       backend.armed = true;
+                       try {
+                         const Tensor shard = ctx.zeros({4}, DType::f32), full = ctx.zeros({8}, DType::f32);
+                         both_here.arrive_and_wait();
+                         comm.all_gather(ctx, shard, full).wait(ctx);
+                       } catch (const Error& e) {
+                         if (ctx.rank() == 0) state.rank_0_has_left = true;  // its tensors are gone
+                         told[ctx.rank()] = e.what();
+                         throw;
+                       }
+                     },
+                     {.timeout = std::chrono::seconds(1)});
     FAIL() << "nothing was thrown";
   } catch (const Error& e) {
     rethrown = e.what();
@@ -137,19 +136,19 @@ class FailingBackend final : public WatchedBackend {
 TEST(CommFailures, ARankThatThrowsInTheMiddleOfACollectiveEndsAll) {
   for (int i = 0; i < 20; ++i) {
     std::array<std::string, 3> told;
-    EXPECT_THROW(run_thread_ranks(
-                     3, watched<FailingBackend>(),
-                     [&](RankContext& ctx, Communicator& comm) {
-                       static_cast<FailingBackend&>(ctx.backend()).fails = ctx.rank() == 1;
-                       const Tensor shard = ctx.zeros({4}, DType::f32), full = ctx.zeros({12}, DType::f32);
-                       try {
-                         comm.all_gather(ctx, shard, full);
-                       } catch (const std::exception& e) {
-                         told[ctx.rank()] = e.what();
-                         throw;
-                       }
-                     },
-                     std::chrono::hours(1)),
+    EXPECT_THROW(run_thread_ranks(3, watched<FailingBackend>(),
+                                  [&](RankContext& ctx, Communicator& comm) {
+                                    static_cast<FailingBackend&>(ctx.backend()).fails = ctx.rank() == 1;
+                                    const Tensor shard = ctx.zeros({4}, DType::f32),
+                                                 full = ctx.zeros({12}, DType::f32);
+                                    try {
+                                      comm.all_gather(ctx, shard, full).wait(ctx);
+                                    } catch (const std::exception& e) {
+                                      told[ctx.rank()] = e.what();
+                                      throw;
+                                    }
+                                  },
+                                  {.timeout = std::chrono::hours(1)}),
                  std::out_of_range);
     EXPECT_EQ(told,
               (std::array<std::string, 3>{"rank 1 failed: planted", "planted", "rank 1 failed: planted"}));
@@ -158,17 +157,18 @@ TEST(CommFailures, ARankThatThrowsInTheMiddleOfACollectiveEndsAll) {
 
 TEST(CommFailures, RanksThatSumDifferentThingsOfTheSameSizeAreTold) {
   std::array<std::string, 2> told;
-  EXPECT_THROW(run_thread_ranks(2, one_thread(),
-                                [&](RankContext& ctx, Communicator& comm) {
-                                  try {
-                                    comm.all_reduce(ctx, ctx.zeros({8}, DType::f32),
-                                                    ctx.rank() == 0 ? "a" : "b");
-                                  } catch (const Error& e) {
-                                    told[ctx.rank()] = e.what();
-                                    throw;
-                                  }
-                                }),
-               Error);
+  EXPECT_THROW(
+      run_thread_ranks(
+          2, one_thread(),
+          [&](RankContext& ctx, Communicator& comm) {
+            try {
+              comm.all_reduce(ctx, ctx.zeros({8}, DType::f32), ctx.rank() == 0 ? "a" : "b").wait(ctx);
+            } catch (const Error& e) {
+              told[ctx.rank()] = e.what();
+              throw;
+            }
+          }),
+      Error);
   for (const std::string& m : told)
     EXPECT_EQ(m,
               "ranks disagree: rank 0 calls all_reduce of 8 fp32 (a), rank 1 calls all_reduce of 8 fp32 (b)");

@@ -1,8 +1,9 @@
-// What a collective tells the allocator: memory that the communication stream still touches must not begin
-// its next life before that stream is done. On the CPU everything is done at once, so only a watched backend
-// can tell.
+// What a call does to memory and streams: memory that the communicator's stream still touches must not begin
+// its next life before compute follows that stream. On the CPU there is nothing to follow, so only a watched
+// backend can tell.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,48 +17,68 @@ namespace {
 using Log = std::vector<std::string>;
 constexpr int64_t kShard = 1000, kFull = 2 * kShard;
 
-// Two ranks run `collective` on a shard and a full tensor, then drop one of them without waiting.
-void expect_fenced(
-    const std::function<void(RankContext&, Communicator&, const Tensor&, const Tensor&)>& collective,
-    bool drop_shard, bool drop_full) {
+using Call = std::function<CommHandle(RankContext&, Communicator&, const Tensor&, const Tensor&)>;
+
+// Two ranks make a call on a shard and a full tensor and drop one of them: its memory is not handed out again
+// before the call is waited for, and then only behind compute's wait.
+void expect_held(const Call& call, bool drop_shard) {
   run_thread_ranks(2, watched(), [&](RankContext& ctx, Communicator& comm) {
     auto& backend = static_cast<WatchedBackend&>(ctx.backend());
     Tensor shard = ctx.zeros({kShard}, DType::f32), full = ctx.zeros({kFull}, DType::f32);
-    collective(ctx, comm, shard, full);
-    for (Tensor* t : {drop_shard ? &shard : nullptr, drop_full ? &full : nullptr}) {
-      if (t == nullptr) continue;
-      backend.take_log();
-      const Shape shape = t->shape();
-      const std::byte* const address = t->raw();
-      *t = {};
-      const Log freed = backend.take_log();
-      ASSERT_EQ(freed.size(), 1U) << "freed without a fence";
-      EXPECT_EQ(freed[0].find("record "), 0U) << freed[0];
-      EXPECT_NE(freed[0].find(" on comm"), std::string::npos) << freed[0];
-      const std::string event = freed[0].substr(7, freed[0].find(" on comm") - 7);
-      *t = ctx.empty(shape, DType::f32);
-      ASSERT_EQ(t->raw(), address) << "not the same memory: this shows nothing";
-      const Log reused = backend.take_log();
-      EXPECT_NE(std::find(reused.begin(), reused.end(), "compute waits for " + event), reused.end());
-    }
+    const CommHandle h = call(ctx, comm, shard, full);
+    Tensor& dropped = drop_shard ? shard : full;
+    const Shape shape = dropped.shape();
+    const std::byte* const address = dropped.raw();
+    dropped = {};
+    const Tensor meanwhile = ctx.empty(shape, DType::f32);
+    EXPECT_NE(meanwhile.raw(), address) << "handed out while a call uses it";
+    while (!h.done()) std::this_thread::yield();
+    backend.take_log();
+    h.wait(ctx);
+    const Log log = backend.take_log();
+    ASSERT_EQ(log.size(), 1U);
+    EXPECT_EQ(log[0].find("compute waits for "), 0U) << log[0];
+    const Tensor after = ctx.empty(shape, DType::f32);
+    EXPECT_EQ(after.raw(), address) << "not given back by the wait";
+    EXPECT_EQ(backend.take_log(), Log{}) << "compute follows already";
   });
 }
 
-TEST(CommStreams, AllGatherFencesBothTensors) {
-  expect_fenced([](auto& ctx, auto& comm, const Tensor& shard,
-                   const Tensor& full) { comm.all_gather(ctx, shard, full); },
-                true, true);
+TEST(CommStreams, AllGatherHoldsBothTensors) {
+  for (bool drop_shard : {true, false}) {
+    expect_held([](auto& ctx, auto& comm, const Tensor& shard,
+                   const Tensor& full) { return comm.all_gather(ctx, shard, full); },
+                drop_shard);
+  }
 }
 
-TEST(CommStreams, ReduceScatterFencesBothTensors) {
-  expect_fenced([](auto& ctx, auto& comm, const Tensor& shard,
-                   const Tensor& full) { comm.reduce_scatter(ctx, full, shard); },
-                true, true);
+TEST(CommStreams, ReduceScatterHoldsBothTensors) {
+  for (bool drop_shard : {true, false}) {
+    expect_held([](auto& ctx, auto& comm, const Tensor& shard,
+                   const Tensor& full) { return comm.reduce_scatter(ctx, full, shard); },
+                drop_shard);
+  }
 }
 
-TEST(CommStreams, AllReduceFencesItsTensor) {
-  expect_fenced([](auto& ctx, auto& comm, const Tensor&, const Tensor& full) { comm.all_reduce(ctx, full); },
-                false, true);
+TEST(CommStreams, AllReduceHoldsItsTensor) {
+  expect_held(
+      [](auto& ctx, auto& comm, const Tensor&, const Tensor& full) { return comm.all_reduce(ctx, full); },
+      false);
+}
+
+// A later call's wait is enough: calls end in order.
+TEST(CommStreams, AWaitForALaterCallGivesBackTheEarlier) {
+  run_thread_ranks(2, watched(), [](RankContext& ctx, Communicator& comm) {
+    Tensor a = ctx.zeros({kShard}, DType::f32);
+    const Tensor b = ctx.zeros({kShard}, DType::f32);
+    const std::byte* const address = a.raw();
+    const CommHandle first = comm.all_reduce(ctx, a), second = comm.all_reduce(ctx, b);
+    a = {};
+    second.wait(ctx);
+    EXPECT_TRUE(first.done());
+    EXPECT_EQ(ctx.empty({kShard}, DType::f32).raw(), address);
+    EXPECT_NO_THROW(first.wait(ctx));
+  });
 }
 
 // A rank reads when all have written, and goes on when all have read it: else the next op of a fast rank
@@ -67,31 +88,16 @@ TEST(CommStreams, WaitsForEveryRankBeforeReadingAndAfter) {
     auto& backend = static_cast<WatchedBackend&>(ctx.backend());
     const Tensor shard = ctx.zeros({kShard}, DType::f32), full = ctx.zeros({kFull}, DType::f32);
     backend.take_log();
-    comm.all_gather(ctx, shard, full);
+    comm.all_gather(ctx, shard, full).wait(ctx);
     const Log log = backend.take_log();
     auto event = [&](std::size_t at) { return log[at].substr(7, log[at].find(" on ") - 7); };
-    ASSERT_EQ(log.size(), 9U);
+    ASSERT_EQ(log.size(), 10U);
     // Both ranks number their events alike.
     EXPECT_EQ(log, (Log{"record " + event(0) + " on compute", "comm waits for " + event(0),
                         "record " + event(2) + " on comm", "comm waits for " + event(2),
                         "comm waits for " + event(2), "record " + event(5) + " on comm",
                         "comm waits for " + event(5), "comm waits for " + event(5),
-                        "record " + event(8) + " on comm"}));
-  });
-}
-
-// The partial sum that all_reduce takes for itself is free when it returns, and still being read.
-TEST(CommStreams, AllReduceFencesItsScratch) {
-  run_thread_ranks(2, watched(), [](RankContext& ctx, Communicator& comm) {
-    auto& backend = static_cast<WatchedBackend&>(ctx.backend());
-    const Tensor t = ctx.zeros({kFull}, DType::f32);
-    backend.take_log();
-    comm.all_reduce(ctx, t);
-    const std::string last = backend.take_log().back();  // after the record that ends the collective
-    EXPECT_EQ(last.find("record "), 0U) << last;
-    const Tensor next = ctx.empty({kShard}, DType::f32);
-    const std::string event = last.substr(7, last.find(" on comm") - 7);
-    EXPECT_EQ(backend.take_log(), (Log{"compute waits for " + event}));
+                        "record " + event(8) + " on comm", "compute waits for " + event(8)}));
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,34 +40,41 @@ class WatchedBackend : public HostBackend {
   }
   void zero(void* dst, std::size_t bytes, Stream s) override { cpu_->zero(dst, bytes, s); }
 
-  // A rank makes its compute stream first, then the one for communication.
+  // A rank makes its compute stream first; the others are for communication.
   Stream make_stream() override { return {handle(++streams_made_)}; }
   Event make_event() override {
     ++events_alive;
     return {handle(100 + ++events_made_)};
   }
   void destroy(Event) override { --events_alive; }
-  void record(Event e, Stream s) override {
-    log.push_back(cat("record ", number(e.handle), " on ", name(s)));
+  void record(Event e, Stream s) override { note(cat("record ", number(e.handle), " on ", name(s))); }
+  void wait(Stream s, Event e) override { note(cat(name(s), " waits for ", number(e.handle))); }
+
+  // Of the rank's thread and its communicators'; complete where their calls are over.
+  std::vector<std::string> take_log() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(log_, {});
   }
-  void wait(Stream s, Event e) override { log.push_back(cat(name(s), " waits for ", number(e.handle))); }
 
-  std::vector<std::string> take_log() { return std::exchange(log, {}); }
-
-  std::vector<std::string> log;
   int pinned_alive = 0, events_alive = 0;
 
  protected:
-  static bool is_comm(Stream s) { return number(s.handle) == 2; }
+  static bool is_comm(Stream s) { return number(s.handle) >= 2; }
 
  private:
   static void* handle(int n) {
     return reinterpret_cast<void*>(static_cast<std::uintptr_t>(n));  // NOLINT(performance-no-int-to-ptr)
   }
   static std::uintptr_t number(void* h) { return reinterpret_cast<std::uintptr_t>(h); }
+  void note(std::string line) {
+    const std::lock_guard lock(mutex_);
+    log_.push_back(std::move(line));
+  }
   static std::string name(Stream s) { return is_comm(s) ? "comm" : "compute"; }
 
   std::unique_ptr<Backend> cpu_ = make_cpu_backend();
+  std::mutex mutex_;
+  std::vector<std::string> log_;
   int streams_made_ = 0, events_made_ = 0;
 };
 

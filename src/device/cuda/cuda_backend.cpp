@@ -174,8 +174,7 @@ void CudaBackend::destroy(Event event) {
 void CudaBackend::check_once(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
   if (is_device_lost(error)) {
-    const bool told = lost_ || std::uncaught_exceptions() > 0;
-    lost_ = true;
+    const bool told = lost_.exchange(true) || std::uncaught_exceptions() > 0;
     if (told) return;
   }
   throw_cuda_error(error, call);
@@ -187,6 +186,16 @@ void CudaBackend::record(Event event, Stream stream) {
 
 void CudaBackend::wait(Stream stream, Event event) {
   check_once(cudaStreamWaitEvent(raw(stream), raw(event), 0), "cudaStreamWaitEvent");
+}
+
+bool CudaBackend::passed(Event event) {
+  const cudaError_t error = cudaEventQuery(raw(event));
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // no error, but kept like one
+    return false;
+  }
+  check_once(error, "cudaEventQuery");
+  return true;
 }
 
 void CudaBackend::synchronize(Event event) {

@@ -4,6 +4,8 @@
 
 #include <driver_types.h>
 
+#include <atomic>
+
 #include "device/backend.h"
 
 namespace kiln {
@@ -41,6 +43,7 @@ class CudaBackend final : public Backend {
   void destroy(Event event) override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
+  bool passed(Event event);  // asks, waits for nothing
   void synchronize(Event event) override;
   void synchronize(Stream stream) override;
   std::unique_ptr<TimingEvent> make_timing_event() override;
@@ -57,7 +60,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   int compute_capability_;
-  bool lost_ = false;                   // a fault of the GPU has been reported
+  std::atomic<bool> lost_{false};       // a fault of the GPU has been reported, by this or another thread
   std::unique_ptr<LtMatmuls> matmuls_;  // null where none were asked for
 };
 

@@ -1,20 +1,23 @@
-// dst[i] = sum over ranks of src[rank][i], in rank order, in the accumulation type: the one kernel of the
-// `threads` transport.
+// dst[i] = sum over ranks of src[rank][i], in rank order, in the accumulation type, written to one or several
+// places: the one kernel of the `threads` transport. dst may be one of src.
 #pragma once
 
-#include "autograd/rank_context.h"
+#include "base/dtype.h"
+#include "device/backend.h"
 
 namespace kiln {
 
 inline constexpr int kMaxThreadRanks = 16;
 
-struct RankSources {
-  const std::byte* data[kMaxThreadRanks] = {};
-  int world = 0;
+struct RankMemory {
+  std::byte* data[kMaxThreadRanks] = {};
+  int count = 0;
 };
 
-void reduce_ranks(RankContext& ctx, std::byte* dst, const RankSources& src, int64_t count, DType dtype);
-// On the rank's communication stream.
-void reduce_ranks_cuda(RankContext& ctx, std::byte* dst, const RankSources& src, int64_t count, DType dtype);
+// On the CPU by the calling thread alone: the communicator's, beside the rank's own threads.
+void reduce_ranks(Backend& backend, Stream stream, const RankMemory& dst, const RankMemory& src,
+                  int64_t count, DType dtype);
+void reduce_ranks_cuda(Backend& backend, Stream stream, const RankMemory& dst, const RankMemory& src,
+                       int64_t count, DType dtype);
 
 }  // namespace kiln

@@ -49,8 +49,13 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string prompt;          // empty: the beginning of a line
   double held_out = 0.1;
   bool overfit = false;
-  int threads = 0;
+  int threads = 0;  // of each rank; 0: all, shared out
   uint64_t seed = 0;
+  std::string strategy = "none";  // by the names of strategy_names()
+  int ranks = 1;                  // each takes its part of the batch
+  std::string transport = "auto";
+  double bucket_mb = 25;
+  std::string wire = "fp32";
 };
 
 // What is known once everything is set up and before the first step.

@@ -47,7 +47,7 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   shape.micro_steps = std::min(shape.micro_steps, 2);
 
   Llama model(request.model);
-  Communicator comm(ctx, make_meta_transport(rank.rank, rank.world));
+  Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, {}));
   const auto strategy = make_strategy(request.strategy, request.sharing, ctx, comm);
   model.params().materialize(ctx, request.layout);
   strategy->attach(model.params());

@@ -9,7 +9,7 @@
 #include "autograd/tape.h"
 #include "dist/strategy.h"
 #include "ops/add/add.h"
-#include "ops/elementwise/elementwise.h"
+#include "ops/elementwise/unary.h"
 #include "ops/linear/linear.h"
 #include "ops/step_scalars/step_scalars.h"
 #include "optim/optimizer.h"

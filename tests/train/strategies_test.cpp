@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "autograd/tape.h"
 #include "dist/comm/local_transport.h"
 #include "dist/comm/thread_group.h"
 #include "support/shaken.h"

@@ -32,7 +32,8 @@ ModelConfig with_vocabulary(ModelConfig c, const TrainRequest& r, int32_t of_tex
   return c;
 }
 
-// What a rank of the run will take on this very device, which all of them share. Refuses one that cannot be, for want of room or of a kernel.
+// What a rank of the run will take on this very device, which all of them share. Refuses one that cannot be,
+// for want of room or of a kernel.
 MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, const RankContext& ctx) {
   options.meta_compute_capability = ctx.traits().compute_capability;
   const MemoryStats memory = predict_memory(request, options);
@@ -218,7 +219,8 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   RunSaver saver(*folder, parts, {r.keep, r.stop_on_save_error}, warn);
   saver.start_from(setup.resumed);
   const bool saves = strategy->keeps_whole_state();
-  if (!saves) view.on_warning(cat("nothing is saved: with --strategy ", r.strategy, " every rank has a part"));
+  if (!saves)
+    view.on_warning(cat("nothing is saved: with --strategy ", r.strategy, " every rank has a part"));
   RunKeeper keeper(r, parts, view, saves ? &saver : nullptr, loader, std::move(state));
   TrainOutcome outcome = run_steps(run, keeper, saver, setup.first_step, stop);
   outcome.parameters = setup.parameters;

@@ -1,7 +1,7 @@
 // All parameters of one model on one rank, and the two flat buffers behind them: values and the gradient
 // arena. Both are laid out in reverse execution order, the order in which backward completes gradients, each
-// parameter padded to world x 16 bytes: a bucket, a shard and `.grad` are all plain ranges. Parameters that are
-// frozen when the buffers are made come last, so that what is trained is one piece.
+// parameter padded to world x 16 bytes: a bucket, a shard and `.grad` are all plain ranges. Parameters that
+// are frozen when the buffers are made come last, so that what is trained is one piece.
 #pragma once
 
 #include <deque>

@@ -66,7 +66,7 @@ void BucketedStrategy::grad_ready(Param& p) {
 void BucketedStrategy::set_ready(Param& p, Bucket& b) {
   Place& place = places_.at(&p);
   if (place.ready) return;
-  grad_begin(p);  // there may have been no contribution that asked for room
+  grad_begin(p);                 // there may have been no contribution that asked for room
   zero_untouched_rows(ctx_, p);  // now: later it would race with the sum
   place.ready = true;
   --b.waiting;

@@ -14,11 +14,11 @@
 namespace kiln {
 
 struct BucketOptions {
-  double cap = 25e6;               // bytes; 0: every parameter by itself
-  DType wire = DType::f32;         // bf16: fp32 gradients are rounded to it for the way, and summed in fp32
-  bool as_ready = true;            // beside backward; else after it
-  bool every_micro_step = false;   // else on the last one only
-  int in_flight = 2;               // buckets; bounds the memory of their copies
+  double cap = 25e6;              // bytes; 0: every parameter by itself
+  DType wire = DType::f32;        // bf16: fp32 gradients are rounded to it for the way, and summed in fp32
+  bool as_ready = true;           // beside backward; else after it
+  bool every_micro_step = false;  // else on the last one only
+  int in_flight = 2;              // buckets; bounds the memory of their copies
 
   static constexpr double kAll = std::numeric_limits<double>::infinity();
   static constexpr int kAnyNumber = std::numeric_limits<int>::max();
@@ -73,8 +73,8 @@ class BucketedStrategy : public Strategy {
     bool ready;
   };
   std::unordered_map<const Param*, Place> places_;
-  bool active_ = true;     // gradients of this micro-step are sent
-  bool open_ = false;      // and not all have been
+  bool active_ = true;       // gradients of this micro-step are sent
+  bool open_ = false;        // and not all have been
   std::size_t next_ = 0;     // the bucket to send next
   std::size_t settled_ = 0;  // buckets before it are done
 };

@@ -29,11 +29,11 @@ struct Bucket {
   Tensor range;  // of the gradient arena; undefined where the parameters are not neighbours, or not in one
 
   // On their way through a step.
-  int waiting = 0;            // parameters whose gradients are not complete
-  Tensor grads;               // where backward writes, for strategies that keep no arena
-  Tensor sent, received;      // while in flight
+  int waiting = 0;        // parameters whose gradients are not complete
+  Tensor grads;           // where backward writes, for strategies that keep no arena
+  Tensor sent, received;  // while in flight
   CommHandle handle;
-  bool added = false;         // an earlier micro-step's sum is there already
+  bool added = false;  // an earlier micro-step's sum is there already
 };
 
 // The trainable parameters of a store, which must be materialized. `cap` in bytes of the gradient arena's

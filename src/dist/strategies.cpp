@@ -24,7 +24,8 @@ struct Row {
 };
 
 const Row kRows[] = {
-    {"none", [](const StrategyOptions&, RankContext&, Communicator&) { return std::make_unique<Strategy>(); }},
+    {"none",
+     [](const StrategyOptions&, RankContext&, Communicator&) { return std::make_unique<Strategy>(); }},
     {"ddp:naive",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
        return std::make_unique<DdpStrategy>(ctx, comm, with(DdpStrategy::naive(), o));
@@ -80,8 +81,9 @@ std::vector<std::string_view> strategy_names() {
 
 void check_strategy(std::string_view name, int ranks) {
   if (find(name).name == "none" && ranks > 1)
-    throw Error(cat("--strategy is 'none', and there are ", ranks, " ranks: each would train a model of its own"),
-                "ddp:bucketed is the usual one", ErrorKind::usage);
+    throw Error(
+        cat("--strategy is 'none', and there are ", ranks, " ranks: each would train a model of its own"),
+        "ddp:bucketed is the usual one", ErrorKind::usage);
 }
 
 DType parse_wire(std::string_view option, std::string_view text) {

@@ -1,14 +1,14 @@
 // ZeRO: every rank has the whole model, and updates 1/world of every parameter: only that part has moments
 // (stage 1), and low halves of split weights. Gradients are reduced into the part of the rank that needs
-// them, and the new values are gathered from all. Stage 2 keeps no more of the gradients than its part either:
-// backward writes into a bucket's room, which is given back once the bucket has been sent.
+// them, and the new values are gathered from all. Stage 2 keeps no more of the gradients than its part
+// either: backward writes into a bucket's room, which is given back once the bucket has been sent.
 //
 //                  gradients                        after the update
 //   stage 1        reduce-scatter, last micro-step  all-gather of values
 //   stage 2        reduce-scatter, every one        all-gather of values
 //
-// A bucket of several parameters is put together rank by rank ([world, share of each]), so that one collective
-// serves them all; a single one is sent as it lies.
+// A bucket of several parameters is put together rank by rank ([world, share of each]), so that one
+// collective serves them all; a single one is sent as it lies.
 //
 // Of split weights only the high halves are gathered. Forward reads nothing else, and the low half of an
 // element is read and written by the one rank that updates it; the exact weights are (high, low) of each

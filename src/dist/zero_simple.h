@@ -1,6 +1,6 @@
 // ZeRO-1 in its simple form: gradients are summed on all ranks as in DDP, each parameter is updated whole by
-// one rank, which alone keeps its moments, and that rank broadcasts the new values. Shards are as uneven as the
-// parameters; what is moved is half as much again as the true form (zero.h) moves.
+// one rank, which alone keeps its moments, and that rank broadcasts the new values. Shards are as uneven as
+// the parameters; what is moved is half as much again as the true form (zero.h) moves.
 //
 // Low halves of split weights are broadcast with the high ones: every rank holds the exact weights.
 #pragma once

@@ -32,7 +32,8 @@ void AdamWOptimizer::find_runs(RankContext& ctx) {
   runs_.clear();
   std::vector<DecaySegment> segments;
   auto close = [&] {
-    if (!segments.empty()) runs_.back().segments = make_decay_segments(ctx, segments);
+    if (segments.size() > 1) runs_.back().segments = make_decay_segments(ctx, segments);
+    if (segments.size() == 1) runs_.back().decay = segments[0].decay;
     segments.clear();
   };
   int64_t at = 0;
@@ -52,7 +53,7 @@ void AdamWOptimizer::find_runs(RankContext& ctx) {
       }
     }
     close();
-    runs_.push_back({one, {}, before_[i]});
+    runs_.push_back({one, {}, 0, before_[i]});
     segments.push_back({s.value.numel(), decay});
   }
   close();
@@ -61,8 +62,12 @@ void AdamWOptimizer::find_runs(RankContext& ctx) {
 void AdamWOptimizer::step(RankContext& ctx, const Tensor& scalars) {
   const AdamWOptions& o = options_;
   if (!runs_.empty() && adamw_takes_ranges(ctx, runs_.front().tensors)) {
-    for (const Run& r : runs_)
-      adamw_range(ctx, r.tensors, scalars, o.beta1, o.beta2, o.eps, r.segments, {}, r.before);
+    for (const Run& r : runs_) {
+      if (r.segments.defined())
+        adamw_range(ctx, r.tensors, scalars, o.beta1, o.beta2, o.eps, r.segments, {}, r.before);
+      else
+        adamw(ctx, r.tensors, scalars, o.beta1, o.beta2, o.eps, r.decay, {}, r.before);
+    }
     return;
   }
   int64_t at = 0;

@@ -30,7 +30,8 @@ class AdamWOptimizer final : public Optimizer {
  private:
   struct Run {  // adjacent in the store's flat buffers, and so in the moments
     AdamWTensors tensors;
-    Tensor segments;  // each parameter's decay
+    Tensor segments;   // each parameter's decay; undefined for one
+    double decay = 0;  // of that one
     BetaPowers before;
   };
   AdamWTensors tensors_of(const ParamSpan& s, int64_t at) const;
@@ -38,7 +39,7 @@ class AdamWOptimizer final : public Optimizer {
 
   AdamWOptions options_;
   std::vector<BetaPowers> before_;  // one a span
-  Tensor m_, v_;  // flat, the spans one after another
+  Tensor m_, v_;                    // flat, the spans one after another
   std::vector<Run> runs_;
 };
 

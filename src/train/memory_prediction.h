@@ -28,7 +28,7 @@ struct MemoryRequest {
   StepOptions step;
   bool evaluates = false;  // validation between steps, with the step's batch and context
   std::string strategy = "none";
-  StrategyOptions sharing;
+  StrategyOptions sharing = {};
 };
 
 // Peaks per tag, each at its own moment, and of all together. `rank` is what the run's context is made with;

@@ -34,7 +34,7 @@ std::vector<float> single(bool tied, int micro_steps) {
 
 struct Toy {
   const char* strategy;
-  StrategyOptions options;
+  StrategyOptions options = {};
   bool tied = false;
   int micro_steps = 1;
   int world = 2;
@@ -55,8 +55,7 @@ std::vector<std::vector<float>> trained(const Toy& toy) {
     SgdOptimizer sgd(ctx, strategy->spans(model.store), {});
     const Tensor scalars = toy_scalars(ctx, 0.1);
     const ToyData data(20);
-    for (int s = 0; s < kSteps; ++s)
-      toy_step(ctx, model, *strategy, sgd, scalars, data, s, toy.micro_steps);
+    for (int s = 0; s < kSteps; ++s) toy_step(ctx, model, *strategy, sgd, scalars, data, s, toy.micro_steps);
     values[static_cast<std::size_t>(ctx.rank())] = model.values();
   });
   return values;
@@ -72,7 +71,8 @@ TEST(ToyDdp, EveryFormTrainsToWhatASingleProcessHas) {
     for (const int micro_steps : {1, 2}) {
       const std::vector<float> alone = single(tied, 1);
       std::vector<float> first;
-      for (const char* form : {"ddp:naive", "ddp:flat", "ddp:overlap", "ddp:bucketed", "zero1:simple", "zero1"}) {
+      for (const char* form :
+           {"ddp:naive", "ddp:flat", "ddp:overlap", "ddp:bucketed", "zero1:simple", "zero1"}) {
         SCOPED_TRACE(form);
         const auto ranks = trained({.strategy = form, .tied = tied, .micro_steps = micro_steps});
         EXPECT_EQ(ranks[0], ranks[1]);
@@ -134,7 +134,8 @@ TEST(ToyDdp, FrozenParametersStayAsTheyAre) {
 TEST(ToyDdp, ABf16WireCostsRoundingAndTheRanksStayEqual) {
   const std::vector<float> alone = single(false, 1);
   std::vector<float> first;
-  for (const char* form : {"ddp:naive", "ddp:flat", "ddp:overlap", "ddp:bucketed", "zero1:simple", "zero1", "zero2"}) {
+  for (const char* form :
+       {"ddp:naive", "ddp:flat", "ddp:overlap", "ddp:bucketed", "zero1:simple", "zero1", "zero2"}) {
     const auto ranks = trained({.strategy = form, .options = {.wire = DType::bf16}});
     EXPECT_EQ(ranks[0], ranks[1]) << form;
     if (first.empty()) first = ranks[0];

@@ -1,5 +1,5 @@
-// ZeRO on the toy models: a sharded optimizer does what the whole one does, whichever it is, and what it moves
-// and holds is what theory says.
+// ZeRO on the toy models: a sharded optimizer does what the whole one does, whichever it is, and what it
+// moves and holds is what theory says.
 #include "dist/zero.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,8 @@ TEST(ShardedOptimizer, AdamWEqualsTheWholeOne) {
 }
 
 TEST(ShardedOptimizer, SgdWithMomentumEqualsTheWholeOne) {
-  for (const bool tied : {false, true}) expect_sharded_equals_whole({.tied = tied, .make = momentum, .lr = 0.05});
+  for (const bool tied : {false, true})
+    expect_sharded_equals_whole({.tied = tied, .make = momentum, .lr = 0.05});
 }
 
 TEST(ShardedOptimizer, AGroupThatJoinsLaterEqualsTheWholeOne) {

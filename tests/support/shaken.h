@@ -22,7 +22,8 @@ class Shaken final : public OpObserver {
   Shaken(const Shaken&) = delete;
   Shaken& operator=(const Shaken&) = delete;
   void on_op_end(RankContext&, const OpEvent&) override {
-    if (!still_ && random_() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
+    if (!still_ && random_() % 8 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
   }
 
  private:

@@ -200,7 +200,8 @@ TEST(MemoryPrediction, OfSeveralRanksNeedsAStrategy) {
   EXPECT_NE(complaint([&] { predict_memory(tiny(), rank); }).find("--strategy is 'none'"), std::string::npos);
   MemoryRequest shared = tiny();
   shared.strategy = "zero1";
-  EXPECT_LT(predict_memory(shared, rank).peak[Tag::optim], predict_memory(tiny(), {}).peak[Tag::optim] * 6 / 10);
+  EXPECT_LT(predict_memory(shared, rank).peak[Tag::optim],
+            predict_memory(tiny(), {}).peak[Tag::optim] * 6 / 10);
 }
 
 TEST(ParamGroups, CountEveryWeightOnce) {

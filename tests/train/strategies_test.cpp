@@ -91,17 +91,19 @@ class Strategies : public testing::TestWithParam<Precision> {};
 
 TEST_P(Strategies, TrainToWhatASingleProcessHasAndEachOtherBitForBit) {
   const TinyRun run = tiny(GetParam());
-  const bool narrow = GetParam() != Precision::fp32;
+  // How far rounding may carry three steps. Gradients in bf16 are rounded after each micro-step of the single
+  // process, and once after the sum over ranks.
+  const double far = GetParam() == Precision::fp32 ? 1e-5 : GetParam() == Precision::pure_bf16 ? 2e-2 : 2e-3;
   for (const int world : {2, 3, 4}) {
     const TinyResult single = alone(run, world);
     const std::vector<double> wanted = numbers(run, single.values, 1);
     const TinyResult naive = of_rank_0("ddp:naive", run, world, 0);
     ASSERT_EQ(naive.losses.size(), single.losses.size());
     for (std::size_t i = 0; i < naive.losses.size(); ++i) {
-      EXPECT_NEAR(naive.losses[i], single.losses[i], narrow ? 2e-3 : 1e-5);
-      EXPECT_NEAR(naive.norms[i] / single.norms[i], 1, narrow ? 1e-2 : 1e-4);
+      EXPECT_NEAR(naive.losses[i], single.losses[i], far);
+      EXPECT_NEAR(naive.norms[i] / single.norms[i], 1, 5 * far);
     }
-    EXPECT_LT(distance(numbers(run, naive.values, world), wanted), narrow ? 2e-3 : 1e-5);
+    EXPECT_LT(distance(numbers(run, naive.values, world), wanted), far);
     for (const char* name : kReplicas) {
       for (int shake = 1; shake <= 5; ++shake) {
         const TinyResult r = of_rank_0(name, run, world, shake);

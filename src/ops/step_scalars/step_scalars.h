@@ -63,7 +63,8 @@ struct AccumulateLossOp {
 
 void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars, bool first, double weight);
 
-// --- square_sum: scalars.square_sum = (add ? scalars.square_sum : 0) + sum of g^2 over a flat range of gradients
+// --- square_sum: scalars.square_sum = (add ? scalars.square_sum : 0) + sum of g^2 over a flat range of
+// gradients
 
 struct SquareSumProblem {
   int64_t count;

@@ -201,6 +201,8 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   }
   RunOptions run_options = run_options_of(r);
   run_options.first = state.step();
+  if (strategy->shards_params())
+    run_options.sample_every = 0;  // one rank alone has no whole weight to write with
   if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
   if (!first) {

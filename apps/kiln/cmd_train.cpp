@@ -138,7 +138,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"skipped", outcome.skipped},
               {"strategy", request.strategy},
               {"ranks", request.ranks},
-              {"transport", request.transport},
+              {"transport", outcome.transport},
               {"wanted_steps", request.steps},
               {"stopped", outcome.steps < request.steps},
               {"checkpoint", outcome.checkpoint},

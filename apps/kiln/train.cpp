@@ -247,7 +247,9 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
     TrainView nobody;
     const bool first = comm.rank() == 0;
     TrainOutcome mine = train_rank(r, ctx, comm, share, first ? view : nobody, stop);
-    if (first) outcome = std::move(mine);
+    if (!first) return;
+    outcome = std::move(mine);
+    outcome.transport = comm.transport();
   });
   return outcome;
 }

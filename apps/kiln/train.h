@@ -81,9 +81,10 @@ struct TrainOutcome {
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
   int64_t parameters = 0;
-  int64_t skipped = 0;  // updates a loss scale left out, of the whole run
-  RunTotals totals;     // of the whole run
-  std::string sample;   // what the model writes now; empty where there is no tokenizer
+  int64_t skipped = 0;    // updates a loss scale left out, of the whole run
+  RunTotals totals;       // of the whole run
+  std::string sample;     // what the model writes now; empty where there is no tokenizer
+  std::string transport;  // what carried the ranks' collectives
 };
 
 class TrainView : public RunListener {

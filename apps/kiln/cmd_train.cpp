@@ -25,7 +25,7 @@ struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
       held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens,
-      loss_scale, scale_interval;
+      loss_scale, scale_interval, ranks, bucket_mb;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -68,6 +68,8 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   if (r.text.empty() && t.vocab.empty() && r.tokenizer.empty()) r.vocab = 1024;  // reads better than bytes
   read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
   read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
+  read_number<int>("--ranks", t.ranks, 1, 1 << 16, r.ranks);
+  read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
@@ -134,6 +136,9 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"stall_ms", nullptr},
               {"parameters", outcome.parameters},
               {"skipped", outcome.skipped},
+              {"strategy", request.strategy},
+              {"ranks", request.ranks},
+              {"transport", outcome.transport},
               {"wanted_steps", request.steps},
               {"stopped", outcome.steps < request.steps},
               {"checkpoint", outcome.checkpoint},
@@ -229,7 +234,19 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--on-save-error", t->on_save_error, "go-on (default) or stop")->type_name("NAME");
   app.add_flag("--fresh", r.fresh, "Begin anew where there is a run to go on with; that one is moved aside");
   app.add_flag("--overfit", r.overfit, "Train on the first batch again and again: the loss must go to 0");
-  app.add_option("--threads", t->threads, "Of the CPU (default all)")->type_name("N");
+  app.add_option("--threads", t->threads, "Of the CPU, of each rank (default all, shared out)")
+      ->type_name("N");
+  app.add_option("--ranks", t->ranks, "Ranks that share the batch out (default 1)")->type_name("N");
+  app.add_option("--strategy", r.strategy,
+                 "How: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, zero1:simple, zero1, "
+                 "zero2 or fsdp")
+      ->type_name("NAME");
+  app.add_option("--transport", r.transport, "threads, or auto (default): what carries their collectives")
+      ->type_name("NAME");
+  app.add_option("--bucket-mb", t->bucket_mb,
+                 "Gradients are sent in pieces of up to so many MB; 0: each by itself (default 25)")
+      ->type_name("X");
+  app.add_option("--wire", r.wire, "fp32 (default) or bf16: gradients between ranks")->type_name("NAME");
   return [t, &common] { run_train(*t, common); };
 }
 

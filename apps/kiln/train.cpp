@@ -8,13 +8,15 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "device/device_room.h"
+#include "dist/comm/run_ranks.h"
+#include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
+#include "kiln/train_ranks.h"
 #include "kiln/tuned.h"
 #include "model/hf_folder.h"
 #include "perf/ceilings.h"
 #include "perf/device_ceilings.h"
 #include "train/presets.h"
-#include "train/text_generator.h"
 
 namespace kiln::cli {
 namespace {
@@ -30,80 +32,12 @@ ModelConfig with_vocabulary(ModelConfig c, const TrainRequest& r, int32_t of_tex
   return c;
 }
 
-// What the model makes of the prompt now; nothing where there is no tokenizer to read it with. Temperature a
-// little below 1: a model this young is too often surprised by its own mistakes.
-std::string sample_text(const TrainRequest& r, const CheckpointParts& parts) {
-  if (parts.tokenizer == nullptr || r.sample_tokens == 0) return {};
-  GenerateOptions options;
-  options.tokens = r.sample_tokens;
-  options.context = r.context;
-  options.sampling.temperature = 0.8;
-  options.seed = r.seed;
-  TextGenerator generator(parts.ctx, parts.model, *parts.tokenizer);
-  // A line's end before it all: texts of one document never showed the model how a text begins.
-  return r.prompt + generator.generate(r.prompt.empty() ? "\n" : r.prompt, options).samples.front().text;
-}
-
-// Hears what the loop reports, keeps the totals, saves, and tells the view.
-class RunKeeper final : public RunListener {
- public:
-  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
-            const BatchLoader& loader, TrainState state)
-      : request_(request),
-        parts_(parts),
-        view_(view),
-        saver_(saver),
-        loader_(loader),
-        state_(std::move(state)) {}
-
-  void on_step(const StepReport& r) override {
-    RunTotals& t = state_.totals;
-    if (r.step == 1) t.first_loss = r.loss;
-    t.last_loss = r.loss;
-    if (warm_) {
-      t.seconds += r.seconds;
-      t.tokens += r.tokens;
-    }
-    warm_ = true;
-    view_.on_step(r);
-  }
-  void on_evaluation(int64_t step, const Evaluation& e) override { view_.on_evaluation(step, e); }
-  void on_save(const StepScalars& last) override {
-    state_.scalars = last;
-    if (!request_.overfit) state_.loader = loader_.state();  // else the first batch is always the one
-    saver_.save(state_);
-    if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
-  }
-  void on_sample(int64_t step) override {
-    if (const std::string text = sample(); !text.empty()) view_.on_sample_text(step, text);
-  }
-  // A picture of the model, not part of its training: where it cannot be made, that is said and no more.
-  std::string sample() {
-    try {
-      return sample_text(request_, parts_);
-    } catch (const Error& e) {
-      view_.on_warning(cat("no sample: ", e.what()));
-      return {};
-    }
-  }
-
-  const TrainState& state() const { return state_; }
-
- private:
-  const TrainRequest& request_;
-  CheckpointParts parts_;
-  TrainView& view_;
-  RunSaver& saver_;
-  const BatchLoader& loader_;
-  TrainState state_;
-  bool warm_ = false;  // the first step of a process also warms everything up
-};
-
-// What the run will take on this very device. Refuses one that cannot be, for want of room or of a kernel.
+// What a rank of the run will take on this very device, which all of them share. Refuses one that cannot be,
+// for want of room or of a kernel.
 MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, const RankContext& ctx) {
   options.meta_compute_capability = ctx.traits().compute_capability;
   const MemoryStats memory = predict_memory(request, options);
-  require_room(request, options, memory, room_on(options.device));
+  require_room(request, options, memory, room_on(options.device) / static_cast<std::size_t>(options.world));
   return memory;
 }
 
@@ -145,6 +79,7 @@ TrainSetup describe(const TrainRequest& r, RankContext& ctx, const Llama& model,
   s.step_flops = micro_step_flops(model.config(), r.batch, r.context).model() * r.micro_steps;
   s.isa = name_of(ctx.traits().isa);
   s.peak_flops = peak_flops(ctx, model.dtype() == DType::bf16 ? DType::bf16 : DType::f32);
+  if (ctx.device().type == DeviceType::cpu) s.peak_flops *= ctx.world();  // each rank has threads of its own
   return s;
 }
 
@@ -170,7 +105,7 @@ std::string what_is_safe(const RunSaver& saver) {
 }
 
 // Names what is safe in whatever goes wrong from here on.
-TrainOutcome run_steps(TrainingRun& run, RunKeeper& keeper, RunSaver& saver, int64_t first,
+TrainOutcome run_steps(TrainingRun& run, RunKeeper& keeper, const RunSaver& saver, int64_t first,
                        const std::atomic<bool>& stop) {
   TrainOutcome outcome;
   try {
@@ -196,30 +131,31 @@ TrainOutcome already_done(const TrainState& state, const std::string& checkpoint
   return outcome;
 }
 
-}  // namespace
-
-TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
-  check_request(r);
-  RankOptions options;
-  options.threads = r.threads;
-  options.seed = r.seed;
-  options.device = r.device;
-  options.variants = choose_variants(r.preset, r.variants, r.device.target).ops;
-  RankContext ctx(options);
-  const TrainingText text = read_training_text(r.text, text_of(r), ctx.pool());
-  if (stop) return {};
+// What one rank does. The first of them has the folder, speaks and saves; the others train beside it.
+TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& comm, TrainShare& share,
+                        TrainView& view, const std::atomic<bool>& stop) {
+  const bool first = comm.rank() == 0;
+  const TrainingText& text = share.text(r, ctx.pool());
+  if (any_rank(ctx, comm, stop)) return {};
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
-  BatchLoader loader(text.train, {.batch = r.batch,
+  const auto strategy = make_strategy(r.strategy, strategy_of(r), ctx, comm);
+  const StepOptions shape = step_of(r);
+  BatchLoader loader(text.train, {.batch = shape.batch,
                                   .context = r.context,
                                   .micro_steps = r.micro_steps,
+                                  .rank = comm.rank(),
+                                  .world = comm.world(),
                                   .seed = r.seed,
                                   .prefetch = r.prefetch != "off"});
 
-  const RunFolder folder(r.run);
+  std::optional<RunFolder> folder;
+  if (first) folder.emplace(r.run);
   TrainState state;
   state.identity = {r.precision, text.tokenizer ? text.tokenizer->fingerprint() : ""};
   const auto warn = [&view](const std::string& line) { view.on_warning(line); };
-  const auto found = r.fresh ? std::nullopt : newest_checkpoint(folder.checkpoints(), warn);
+  std::optional<std::string> found;
+  if (first && !r.fresh) found = newest_checkpoint(folder->checkpoints(), warn);
+  found = same_checkpoint(ctx, comm, r.run, found);
   if (found) {
     check_same_run(*found, config, state.identity);
     state = read_train_state(*found);
@@ -228,53 +164,93 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
     state.loader = loader.state();
   }
   const bool done = found && state.step() >= r.steps;
+  if (found && !done && !strategy->keeps_whole_state())
+    throw Error(cat("--strategy ", r.strategy, " cannot go on from ", *found, ": its moments are in pieces"),
+                "go on with none or a ddp strategy, or begin anew with --fresh", ErrorKind::unavailable);
 
   // A run that cannot be is refused before anything in the folder is moved or removed.
-  const StepOptions shape = step_of(r);
-  const ParamLayout layout = layout_for(precision_of(r), shape);
+  const ParamLayout layout = layout_for(precision_of(r), shape, comm.world(), *strategy);
   MemoryStats memory;
-  if (!done) memory = checked_memory({config, layout, shape, text.validation != nullptr}, options, ctx);
-  if (r.fresh) {
-    if (const std::string aside = folder.set_aside(); !aside.empty())
+  if (first && !done)
+    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, strategy_of(r)},
+                            rank_options_of(r, comm.world()), ctx);
+  if (first && r.fresh) {
+    if (const std::string aside = folder->set_aside(); !aside.empty())
       view.on_warning(cat("the earlier run is now in ", aside));
   }
-  clear_leftovers(folder, state.step());
-  if (found) retire_checkpoints(folder, state.step(), r.keep, warn);  // a kill may have come before that
+  if (first) clear_leftovers(*folder, state.step());
+  if (first && found) retire_checkpoints(*folder, state.step(), r.keep, warn);  // a kill may have come before
   if (done) return already_done(state, *found, config);
-  const auto tuning = tuning_of_run(folder, found.has_value(), r.tune, tune_place(r.device),
-                                    [&view](const std::string& line) { view.on_note(line); });
-  if (tuning) use_tuning(ctx, *tuning);
+  if (first)
+    share.tuning = tuning_of_run(*folder, found.has_value(), r.tune, tune_place(r.device),
+                                 [&view](const std::string& line) { view.on_note(line); });
+  comm.barrier(ctx, "the folder is ready");
+  if (share.tuning) use_tuning(ctx, *share.tuning);
   Llama model(config);
   model.params().materialize(ctx, layout);
-  Strategy one_rank;
-  TrainStep step(ctx, model, one_rank, shape);
+  if (!found && std::filesystem::is_directory(r.model)) {
+    HfFolder source(r.model);
+    load_weights(source, config, RopeLayout::halves, ctx, model.params());
+  }
+  strategy->attach(model.params());
+  TrainStep step(ctx, model, *strategy, shape);
   const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), hf_config_of(r)};
   if (found) {
     load_checkpoint(*found, parts);
     step.restore(state.scalars);
-  } else if (std::filesystem::is_directory(r.model)) {
-    HfFolder source(r.model);
-    load_weights(source, config, RopeLayout::halves, ctx, model.params());
+  }
+  RunOptions run_options = run_options_of(r);
+  run_options.first = state.step();
+  if (strategy->shards_params())
+    run_options.sample_every = 0;  // one rank alone has no whole weight to write with
+  if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm);
+  TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
+  if (!first) {
+    RunListener nobody;
+    run.run(nobody, stop);
+    return {};
   }
 
   TrainSetup setup = describe(r, ctx, model, memory, text);
   setup.first_step = state.step();
   setup.resumed = found.value_or("");
-  if (tuning) setup.products = folder.file("gemm.json");
-  record_run(folder, r, setup, view);
+  if (share.tuning) setup.products = folder->file("gemm.json");
+  record_run(*folder, r, setup, view);
   view.on_setup(r, setup);
 
-  RunOptions run_options = run_options_of(r);
-  run_options.first = state.step();
-  RunSaver saver(folder, parts, {r.keep, r.stop_on_save_error}, warn);
+  RunSaver saver(*folder, parts, {r.keep, r.stop_on_save_error}, warn);
   saver.start_from(setup.resumed);
-  RunKeeper keeper(r, parts, view, saver, loader, std::move(state));
-  TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
+  const bool saves = strategy->keeps_whole_state();
+  if (!saves)
+    view.on_warning(cat("nothing is saved: with --strategy ", r.strategy, " every rank has a part"));
+  RunKeeper keeper(r, parts, view, saves ? &saver : nullptr, loader, std::move(state));
   TrainOutcome outcome = run_steps(run, keeper, saver, setup.first_step, stop);
   outcome.parameters = setup.parameters;
   outcome.skipped = step.finish().skipped;
   if (outcome.steps_now > 0) view.on_memory(ctx.allocator().stats());
-  if (!stop && outcome.steps > 0) outcome.sample = keeper.sample();
+  if (!stop && outcome.steps > 0 && !strategy->shards_params()) outcome.sample = keeper.sample();
+  return outcome;
+}
+
+}  // namespace
+
+TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
+  check_request(r);
+  RankPlan plan;
+  plan.transport = r.transport;
+  plan.ranks = r.ranks;
+  plan.options = rank_options_of(r, r.ranks);
+  plan.comm.timeout = std::chrono::minutes(10);  // the others wait while the first one saves
+  TrainShare share;
+  TrainOutcome outcome;
+  run_ranks(plan, [&](RankContext& ctx, Communicator& comm) {
+    TrainView nobody;
+    const bool first = comm.rank() == 0;
+    TrainOutcome mine = train_rank(r, ctx, comm, share, first ? view : nobody, stop);
+    if (!first) return;
+    outcome = std::move(mine);
+    outcome.transport = comm.transport();
+  });
   return outcome;
 }
 

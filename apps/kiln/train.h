@@ -49,8 +49,13 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string prompt;          // empty: the beginning of a line
   double held_out = 0.1;
   bool overfit = false;
-  int threads = 0;
+  int threads = 0;  // of each rank; 0: all, shared out
   uint64_t seed = 0;
+  std::string strategy = "none";  // by the names of strategy_names()
+  int ranks = 1;                  // each takes its part of the batch
+  std::string transport = "auto";
+  double bucket_mb = 25;
+  std::string wire = "fp32";
 };
 
 // What is known once everything is set up and before the first step.
@@ -76,9 +81,10 @@ struct TrainOutcome {
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
   int64_t parameters = 0;
-  int64_t skipped = 0;  // updates a loss scale left out, of the whole run
-  RunTotals totals;     // of the whole run
-  std::string sample;   // what the model writes now; empty where there is no tokenizer
+  int64_t skipped = 0;    // updates a loss scale left out, of the whole run
+  RunTotals totals;       // of the whole run
+  std::string sample;     // what the model writes now; empty where there is no tokenizer
+  std::string transport;  // what carried the ranks' collectives
 };
 
 class TrainView : public RunListener {

@@ -6,6 +6,7 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "dist/comm/run_ranks.h"
 #include "model/hf_config.h"
 #include "model/size_registry.h"
 #include "train/presets.h"
@@ -53,7 +54,7 @@ HfConfig hf_config_of(const TrainRequest& r) {
 
 StepOptions step_of(const TrainRequest& r) {
   StepOptions s;
-  s.batch = r.batch;
+  s.batch = r.batch / r.ranks;
   s.context = r.context;
   s.micro_steps = r.micro_steps;
   s.max_norm = r.clip;
@@ -64,6 +65,8 @@ StepOptions step_of(const TrainRequest& r) {
   s.adamw.beta2 = 0.95;  // a short run's second moment must forget the first steps
   return s;
 }
+
+StrategyOptions strategy_of(const TrainRequest& r) { return {r.bucket_mb, parse_wire("--wire", r.wire)}; }
 
 // A model that comes with a tokenizer was trained on its ids, and knows no others.
 std::string tokenizer_of(const TrainRequest& r) {
@@ -125,6 +128,17 @@ void check_request(const TrainRequest& r) {
   if (r.graph == "on" && r.device.type != DeviceType::cuda)
     throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
+  at_least("--ranks", r.ranks, 1);
+  check_transport(r.transport, r.ranks);
+  check_strategy(r.strategy, r.ranks);
+  if (!(r.bucket_mb >= 0))
+    throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
+  (void)strategy_of(r);
+  if (r.batch % r.ranks != 0)
+    throw Error(cat("--batch is ", r.batch, " and --ranks is ", r.ranks,
+                    r.batch < r.ranks ? ": some ranks would have no sequence"
+                                      : ": the batch does not divide among them"),
+                cat("--batch ", (r.batch / r.ranks + 1) * r.ranks, " does"), ErrorKind::usage);
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   (void)precision_of(r);
@@ -169,7 +183,12 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                                 {"prompt", r.prompt},
                                 {"held_out", r.held_out},
                                 {"overfit", r.overfit},
-                                {"seed", r.seed}};
+                                {"seed", r.seed},
+                                {"strategy", r.strategy},
+                                {"ranks", r.ranks},
+                                {"transport", r.transport},
+                                {"bucket_mb", r.bucket_mb},
+                                {"wire", r.wire}};
   const ordered_json page = {
       {"options", options},
       {"model",

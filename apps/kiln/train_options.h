@@ -1,6 +1,7 @@
 // What the words and numbers of a TrainRequest mean.
 #pragma once
 
+#include "dist/strategies.h"
 #include "kiln/train.h"
 
 namespace kiln::cli {
@@ -8,7 +9,8 @@ namespace kiln::cli {
 Precision precision_of(const TrainRequest& request);
 ModelConfig model_of(const TrainRequest& request);   // with the vocabulary of its size or configuration
 HfConfig hf_config_of(const TrainRequest& request);  // what a checkpoint says about itself besides its shape
-StepOptions step_of(const TrainRequest& request);
+StepOptions step_of(const TrainRequest& request);    // of one rank
+StrategyOptions strategy_of(const TrainRequest& request);
 TextOptions text_of(const TrainRequest& request);
 LrSchedule schedule_of(const TrainRequest& request);
 RunOptions run_options_of(const TrainRequest& request);

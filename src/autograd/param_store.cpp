@@ -38,23 +38,27 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
   // 16 bytes of the narrowest element held, on every rank's piece.
   const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(policy.value));
   total_ = 0;
-  for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
-    p->offset = total_;
-    p->padded = static_cast<int64_t>(
-        round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
-    total_ += p->padded;
+  for (const bool trainable : {true, false}) {
+    for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
+      if (p->trainable != trainable) continue;
+      p->offset = total_;
+      p->padded = static_cast<int64_t>(
+          round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
+      total_ += p->padded;
+    }
   }
   // Weights that are cast at use are masters: what is computed with are the casts.
   values_ = ctx.zeros({local_total()}, policy.value, policy.casts_at_use() ? Tag::master : Tag::param);
   const bool trained = !layout.inference;
-  if (trained)
-    grads_ = ctx.zeros({local_total()}, policy.grad, Tag::grad);  // once: padding stays zero for ever
+  const bool whole_grads = !layout.sharded && !layout.sharded_grads;
+  if (trained)  // once: padding stays zero for ever
+    grads_ = ctx.zeros({whole_grads ? total_ : total_ / ctx.world()}, policy.grad, Tag::grad);
   if (policy.split && trained) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
   for (Param& p : params_) p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
   if (shards_ == 1) {
     for (Param& p : params_) {
       p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
-      if (trained) p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
+      if (trained && whole_grads) p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
     }
   }
   if (trained) draw_values(ctx);
@@ -102,7 +106,7 @@ void zero_untouched_rows(RankContext& ctx, Param& p) {
 }
 
 void ParamStore::finish_gradients(RankContext& ctx) {
-  if (shards_ != 1) return;  // the sharding strategy writes its shards whole
+  if (layout_.sharded || layout_.sharded_grads) return;  // the sharding strategy writes its shards whole
   for (Param& p : params_) {
     if (p.trainable) zero_untouched_rows(ctx, p);
   }
@@ -112,14 +116,40 @@ void ParamStore::set_hooks(ParamHooks* hooks) {
   for (Param& p : params_) p.hooks = hooks;
 }
 
-std::vector<ParamSpan> ParamStore::spans() const {
+void ParamStore::keep_own_low(RankContext& ctx) {
+  if (!low_.defined() || ctx.world() == 1 || low_.numel() < total_) return;
+  const Tensor own = ctx.zeros({total_ / ctx.world()}, DType::i16, Tag::master);
+  for (const Param& p : params_) {
+    const Tensor from = piece(low_, p, ctx.rank(), ctx.world());
+    ctx.backend().copy_within(piece(own, p, ctx.rank(), ctx.world()).raw(), from.raw(), from.bytes().value,
+                              ctx.compute());
+  }
+  low_ = own;
+}
+
+Tensor ParamStore::piece(const Tensor& flat, const Param& p, int rank, int world) const {
+  if (!flat.defined()) return {};
+  if (layout_.sharded) return range(flat, p);
+  const int64_t count = p.padded / world;
+  return flat.narrow(0, flat.numel() < total_ ? p.offset / world : p.offset + count * rank, count);
+}
+
+// In arena order, which is not the order they were added in where some are frozen.
+std::vector<ParamSpan> ParamStore::spans(int rank, int world) const {
   if (layout_.inference)
     throw Error("the model was set up for inference: its parameters have no gradients to update them by");
+  std::vector<const Param*> trainable;
+  for (const Param& p : params_) {
+    if (p.trainable) trainable.push_back(&p);
+  }
+  std::sort(trainable.begin(), trainable.end(),
+            [](const Param* a, const Param* b) { return a->offset < b->offset; });
+  const int parts = layout_.sharded ? shards_ : world;
   std::vector<ParamSpan> spans;
-  for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
-    if (!p->trainable) continue;
-    spans.push_back({p->name, range(values_, *p), low_.defined() ? range(low_, *p) : Tensor(),
-                     range(grads_, *p), p->decay, p->offset / shards_, policy().state});
+  spans.reserve(trainable.size());
+  for (const Param* p : trainable) {
+    spans.push_back({p->name, piece(values_, *p, rank, world), piece(low_, *p, rank, world),
+                     piece(grads_, *p, rank, world), p->decay, p->offset / parts, policy().state});
   }
   return spans;
 }

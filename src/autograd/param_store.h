@@ -1,6 +1,7 @@
 // All parameters of one model on one rank, and the two flat buffers behind them: values and the gradient
 // arena. Both are laid out in reverse execution order, the order in which backward completes gradients, each
-// parameter padded to world x 16 bytes: a bucket, a shard and `.grad` are all plain ranges.
+// parameter padded to world x 16 bytes: a bucket, a shard and `.grad` are all plain ranges. Parameters that
+// are frozen when the buffers are made come last, so that what is trained is one piece.
 #pragma once
 
 #include <deque>
@@ -17,6 +18,9 @@ struct ParamLayout {
   Precision precision = Precision::fp32;
   // Keep only this rank's 1/world of every value and gradient; a strategy's hooks gather on use.
   bool sharded = false;
+  // Keep whole values, but only this rank's part of every gradient; a strategy's hooks bring the room that
+  // backward writes into.
+  bool sharded_grads = false;
   // For a model that is loaded and not trained: values alone, which start as zeros. Without gradients and low
   // halves an fp32 model takes half the memory, a bf16 one a quarter.
   bool inference = false;
@@ -54,6 +58,10 @@ class ParamStore {
 
   void set_hooks(ParamHooks* hooks);
 
+  // Drops the low halves of what other ranks update. Only an update reads them, so nobody misses them; until
+  // this is called they are whole, for whoever loads or hands out weights.
+  void keep_own_low(RankContext& ctx);
+
   std::deque<Param>& params() { return params_; }
   const Tensor& values() const { return values_; }
   const Tensor& low() const { return low_; }      // undefined unless bf16, and for inference
@@ -63,7 +71,12 @@ class ParamStore {
   int64_t total() const { return total_; }                  // elements, padded, whole model
   int64_t local_total() const { return total_ / shards_; }  // of this rank's buffers
   int shards() const { return shards_; }
-  std::vector<ParamSpan> spans() const;  // trainable parameters, in arena order
+  std::vector<ParamSpan> spans() const { return spans(0, 1); }  // trainable parameters, in arena order
+  // The same, cut into `world` equal pieces of each parameter: those of `rank`.
+  std::vector<ParamSpan> spans(int rank, int world) const;
+  // That piece of one parameter, in one of the flat buffers: a part of the whole, or what the buffer holds of
+  // it where it holds one rank's pieces only.
+  Tensor piece(const Tensor& flat, const Param& p, int rank, int world) const;
 
   // This rank's flat piece of a parameter (the whole of it when not sharded).
   Tensor local_value(const Param& p) const { return range(values_, p); }

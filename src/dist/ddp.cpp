@@ -1,44 +1,33 @@
 #include "dist/ddp.h"
 
-#include <algorithm>
-#include <cstddef>
-
-#include "ops/step_scalars/step_scalars.h"
-
 namespace kiln {
 
-void DdpStrategy::attach(ParamStore& params) {
-  params_ = &params;
-  params.set_hooks(this);
-}
-
-void DdpStrategy::begin_step() {
-  reduced_.clear();
-  in_flight_.clear();
-}
-
-void DdpStrategy::grad_ready(Param& p) {
-  if (!last_) return;
-  zero_untouched_rows(ctx_, p);  // now: later it would race with the sum
-  reduced_.push_back(&p);
-  in_flight_.push_back(comm_.all_reduce(ctx_, params_->local_grad(p), p.name));
-}
-
-void DdpStrategy::finish_gradients() {
-  // A parameter the loss did not reach on this rank may have been reached on another. Here all ranks walk the
-  // same list, but what was reached has been reduced in the order of backward: a rank that skipped a
-  // parameter others reached before their last one is out of step with them. The communicator compares names
-  // and says so.
-  for (Param& p : params_->params()) {
-    if (p.trainable && std::find(reduced_.begin(), reduced_.end(), &p) == reduced_.end()) grad_ready(p);
+void DdpStrategy::start(Bucket& b) {
+  const DType wire = wire_dtype();
+  if (b.range.defined() && b.range.dtype() == wire) {
+    b.sent = b.range;
+  } else {
+    b.sent = ctx_.empty({b.elements}, wire, Tag::comm);
+    int64_t at = 0;
+    for (const Param* p : b.params) {
+      put({b.sent.narrow(0, at, p->padded), false}, params_->local_grad(*p));
+      at += p->padded;
+    }
   }
-  for (const CommHandle& h : in_flight_) h.wait(ctx_);
+  b.handle = comm_.all_reduce(ctx_, b.sent, b.name);
+  volume_.all_reduce += b.sent.bytes().value;
 }
 
-void DdpStrategy::reduce_scalars(const Tensor& scalars) {
-  // Gradients are the same everywhere, so is their norm; only the loss is each rank's own.
-  const Tensor loss = scalars.narrow(0, offsetof(StepScalars, loss), sizeof(double)).view_as(DType::f64);
-  comm_.all_reduce(ctx_, loss, "loss").wait(ctx_);
+void DdpStrategy::settle(Bucket& b) {
+  b.handle.wait(ctx_);
+  if (!b.range.defined() || b.sent.raw() != b.range.raw()) {
+    int64_t at = 0;
+    for (const Param* p : b.params) {
+      put({params_->local_grad(*p), false}, b.sent.narrow(0, at, p->padded));
+      at += p->padded;
+    }
+  }
+  b.sent = {};
 }
 
 }  // namespace kiln

@@ -1,34 +1,31 @@
-// Data parallel: every rank has the whole model and a part of the batch. Each parameter's range of the
-// gradient arena is summed over the ranks as soon as backward has completed it, beside the rest of backward.
+// Data parallel: every rank has the whole model and a part of the batch; gradients are summed over the ranks.
+// Four forms of one thing, which differ in what is sent at once and when:
+//
+//   naive     every parameter by itself, after backward, one after the other
+//   flat      the whole arena in one all-reduce, after backward
+//   overlap   every parameter by itself, as soon as backward has completed it
+//   bucketed  buckets of up to a cap, each as soon as it is complete
+//
+// The arena is contiguous, so flat, and buckets of neighbours, are sent from where they lie. Others are
+// copied together first.
 #pragma once
 
-#include <vector>
-
-#include "dist/comm/communicator.h"
-#include "dist/strategy.h"
+#include "dist/bucketed.h"
 
 namespace kiln {
 
-class DdpStrategy final : public Strategy {
+class DdpStrategy : public BucketedStrategy {
  public:
-  DdpStrategy(RankContext& ctx, Communicator& comm) : ctx_(ctx), comm_(comm) {}
+  explicit DdpStrategy(RankContext& ctx, Communicator& comm, const BucketOptions& options = overlap())
+      : BucketedStrategy(ctx, comm, options) {}
 
-  void attach(ParamStore& params) override;
-  void begin_step() override;
-  void begin_micro_step(bool last) override { last_ = last; }
-  void grad_ready(Param& p) override;
-  void finish_gradients() override;
-  void reduce_scalars(const Tensor& scalars) override;
-  // Even alone: a sum is started in one captured region and waited for in another.
-  bool can_capture() const override { return false; }
+  static BucketOptions naive() { return {.cap = 0, .as_ready = false, .in_flight = 1}; }
+  static BucketOptions flat() { return {.cap = BucketOptions::kAll, .as_ready = false}; }
+  static BucketOptions overlap() { return {.cap = 0, .in_flight = BucketOptions::kAnyNumber}; }
 
- private:
-  RankContext& ctx_;
-  Communicator& comm_;
-  ParamStore* params_ = nullptr;
-  bool last_ = true;
-  std::vector<const Param*> reduced_;
-  std::vector<CommHandle> in_flight_;
+ protected:
+  void start(Bucket& b) override;
+  void settle(Bucket& b) override;
 };
 
 }  // namespace kiln

@@ -2,20 +2,46 @@
 // and a few calls of the step; the model knows nothing of it. This one is the plain single process.
 #pragma once
 
+#include <vector>
+
 #include "autograd/param_store.h"
 
 namespace kiln {
 
+// What a rank handed to collectives in one step: bytes of whole tensors, by kind. Loss and norm are not
+// counted.
+struct CommVolume {
+  std::size_t all_reduce = 0, reduce_scatter = 0, all_gather = 0, broadcast = 0;
+  // Bytes each rank sends where the engine moves no more than it must (rings): an all-reduce is a
+  // reduce-scatter and an all-gather.
+  double sent_per_rank(int world) const {
+    const double pass = static_cast<double>(2 * all_reduce + reduce_scatter + all_gather + broadcast);
+    return pass * (world - 1) / world;
+  }
+};
+
 class Strategy : public ParamHooks {
  public:
   virtual bool shards_params() const { return false; }
-  // Called once, after the parameters have their storage.
+  virtual bool shards_grads() const { return shards_params(); }
+  // Called once, after the parameters have their storage. Every rank has rank 0's weights after it.
   virtual void attach(ParamStore&) {}
+  virtual void refresh() {}  // Param::trainable of some has changed since
   virtual void begin_step() {}
   virtual void begin_micro_step(bool /*last*/) {}  // gradients are shared out on the last one
   virtual void finish_gradients() {}               // all gradients of the step are complete when this returns
+
+  // What this rank's optimizer updates, and the ranges whose squares it adds to the norm.
+  virtual std::vector<ParamSpan> spans(const ParamStore& params) const { return params.spans(); }
+  virtual std::vector<Tensor> own_grads(const ParamStore& params) const { return {params.grads()}; }
   // Makes loss and sum of squares those of the whole run, so that every rank comes to the same verdict.
   virtual void reduce_scalars(const Tensor& /*scalars*/) {}
+  virtual void after_update() {}  // what other ranks have updated comes back
+
+  // Does every rank hold all weights and moments, so that one of them can save a run by itself?
+  virtual bool keeps_whole_state() const { return !shards_params(); }
+
+  virtual CommVolume volume() const { return {}; }  // of the last step
   // Ranks that meet on the host cannot be replayed by the device alone.
   virtual bool can_capture() const { return true; }
 };

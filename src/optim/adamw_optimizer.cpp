@@ -3,15 +3,23 @@
 namespace kiln {
 
 AdamWOptimizer::AdamWOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const AdamWOptions& options)
-    : spans_(std::move(spans)), options_(options) {
-  int64_t total = 0;
-  DType dtype = DType::f32;
-  for (const ParamSpan& s : spans_) {
-    total += s.value.numel();
-    dtype = s.state;
-  }
-  m_ = ctx.zeros({total}, dtype, Tag::optim);
-  v_ = ctx.zeros({total}, dtype, Tag::optim);
+    : Optimizer(std::move(spans)), options_(options), before_(spans_.size()) {
+  const DType dtype = spans_.empty() ? DType::f32 : spans_.front().state;
+  m_ = ctx.zeros({elements()}, dtype, Tag::optim);
+  v_ = ctx.zeros({elements()}, dtype, Tag::optim);
+  find_runs(ctx);
+}
+
+void AdamWOptimizer::add(RankContext& ctx, std::vector<ParamSpan> more, const Tensor& scalars) {
+  StepScalars s;
+  if (!ctx.device().is_meta()) ctx.download(&s, scalars);
+  for (BetaPowers& b : before_) b = {b.one * s.beta1_power, b.two * s.beta2_power};
+  s.beta1_power = s.beta2_power = 1;
+  ctx.upload(scalars, &s);
+  for (ParamSpan& span : more) spans_.push_back(std::move(span));
+  before_.resize(spans_.size());
+  m_ = grown_state(ctx, m_, elements());
+  v_ = grown_state(ctx, v_, elements());
   find_runs(ctx);
 }
 
@@ -21,17 +29,20 @@ AdamWTensors AdamWOptimizer::tensors_of(const ParamSpan& s, int64_t at) const {
 }
 
 void AdamWOptimizer::find_runs(RankContext& ctx) {
+  runs_.clear();
   std::vector<DecaySegment> segments;
   auto close = [&] {
-    if (!segments.empty()) runs_.back().segments = make_decay_segments(ctx, segments);
+    if (segments.size() > 1) runs_.back().segments = make_decay_segments(ctx, segments);
+    if (segments.size() == 1) runs_.back().decay = segments[0].decay;
     segments.clear();
   };
   int64_t at = 0;
-  for (const ParamSpan& s : spans_) {
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const ParamSpan& s = spans_[i];
     const AdamWTensors one = tensors_of(s, at);
     const double decay = s.decay ? options_.decay : 0.0;
     at += s.value.numel();
-    if (!runs_.empty()) {
+    if (!runs_.empty() && runs_.back().before == before_[i]) {
       AdamWTensors& t = runs_.back().tensors;
       const AdamWTensors both{t.value.joined_with(one.value), t.low.joined_with(one.low),
                               t.grad.joined_with(one.grad), t.m.joined_with(one.m), t.v.joined_with(one.v)};
@@ -42,7 +53,7 @@ void AdamWOptimizer::find_runs(RankContext& ctx) {
       }
     }
     close();
-    runs_.push_back({one, {}});
+    runs_.push_back({one, {}, 0, before_[i]});
     segments.push_back({s.value.numel(), decay});
   }
   close();
@@ -51,12 +62,18 @@ void AdamWOptimizer::find_runs(RankContext& ctx) {
 void AdamWOptimizer::step(RankContext& ctx, const Tensor& scalars) {
   const AdamWOptions& o = options_;
   if (!runs_.empty() && adamw_takes_ranges(ctx, runs_.front().tensors)) {
-    for (const Run& r : runs_) adamw_range(ctx, r.tensors, scalars, o.beta1, o.beta2, o.eps, r.segments);
+    for (const Run& r : runs_) {
+      if (r.segments.defined())
+        adamw_range(ctx, r.tensors, scalars, o.beta1, o.beta2, o.eps, r.segments, {}, r.before);
+      else
+        adamw(ctx, r.tensors, scalars, o.beta1, o.beta2, o.eps, r.decay, {}, r.before);
+    }
     return;
   }
   int64_t at = 0;
-  for (const ParamSpan& s : spans_) {
-    adamw(ctx, tensors_of(s, at), scalars, o.beta1, o.beta2, o.eps, s.decay ? o.decay : 0.0);
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const ParamSpan& s = spans_[i];
+    adamw(ctx, tensors_of(s, at), scalars, o.beta1, o.beta2, o.eps, s.decay ? o.decay : 0.0, {}, before_[i]);
     at += s.value.numel();
   }
 }

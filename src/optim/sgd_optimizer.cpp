@@ -5,15 +5,15 @@
 namespace kiln {
 
 SgdOptimizer::SgdOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const SgdOptions& options)
-    : spans_(std::move(spans)), options_(options) {
+    : Optimizer(std::move(spans)), options_(options) {
   if (options_.momentum == 0) return;
-  int64_t total = 0;
-  DType dtype = DType::f32;
-  for (const ParamSpan& s : spans_) {
-    total += s.value.numel();
-    dtype = stat_dtype(s.value.dtype());
-  }
-  b_ = ctx.zeros({total}, dtype, Tag::optim);
+  const DType dtype = spans_.empty() ? DType::f32 : stat_dtype(spans_.front().value.dtype());
+  b_ = ctx.zeros({elements()}, dtype, Tag::optim);
+}
+
+void SgdOptimizer::add(RankContext& ctx, std::vector<ParamSpan> more, const Tensor&) {
+  for (ParamSpan& span : more) spans_.push_back(std::move(span));
+  if (b_.defined()) b_ = grown_state(ctx, b_, elements());
 }
 
 void SgdOptimizer::step(RankContext& ctx, const Tensor& scalars) {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "autograd/param_store.h"
+#include "optim/optimizer.h"
 
 namespace kiln {
 
@@ -12,18 +12,17 @@ struct SgdOptions {
   double momentum = 0, decay = 0;
 };
 
-class SgdOptimizer {
+class SgdOptimizer final : public Optimizer {
  public:
   SgdOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const SgdOptions& options);
 
-  // Reads learning rate, clip factor and verdict from the device record.
-  void step(RankContext& ctx, const Tensor& scalars);
+  void step(RankContext& ctx, const Tensor& scalars) override;
+  void add(RankContext& ctx, std::vector<ParamSpan> spans, const Tensor& scalars) override;
 
   const SgdOptions& options() const { return options_; }
   const Tensor& momentum() const { return b_; }  // undefined without
 
  private:
-  std::vector<ParamSpan> spans_;
   SgdOptions options_;
   Tensor b_;  // flat, the spans one after another
 };

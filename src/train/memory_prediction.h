@@ -8,6 +8,7 @@
 
 #include "autograd/param_store.h"
 #include "device/allocator.h"
+#include "dist/strategies.h"
 #include "model/config.h"
 #include "train/step.h"
 
@@ -26,10 +27,12 @@ struct MemoryRequest {
   ParamLayout layout;
   StepOptions step;
   bool evaluates = false;  // validation between steps, with the step's batch and context
+  std::string strategy = "none";
+  StrategyOptions sharing = {};
 };
 
 // Peaks per tag, each at its own moment, and of all together. `rank` is what the run's context is made with;
-// nothing is allocated on its device.
+// nothing is allocated on its device. Of several ranks: those of this one.
 MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank);
 
 std::string needed_by_tag(const MemoryStats& predicted);  // "param 1.20 GiB, grad 600.00 MiB, ..."

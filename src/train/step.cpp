@@ -44,7 +44,11 @@ void TrainStep::micro_step(bool first) {
 void TrainStep::sum_up() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
-  square_sum(ctx_, model_.params().grads(), io_.scalars());
+  bool add = false;
+  for (const Tensor& range : strategy_.own_grads(model_.params())) {
+    square_sum(ctx_, range, io_.scalars(), {}, add);
+    add = true;
+  }
   strategy_.reduce_scalars(io_.scalars());
 }
 
@@ -53,7 +57,8 @@ void TrainStep::update() {
   sum_up();
   judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2,
              scales_loss() ? options_.loss_scale.interval : 0);
-  optimizer_.step(ctx_, io_.scalars());  // writes nothing if the verdict was bad
+  optimizer_.step(ctx_, io_.scalars());  // of this rank's spans; writes nothing if the verdict was bad
+  strategy_.after_update();              // other ranks' come back
 }
 
 StepScalars TrainStep::finish() {

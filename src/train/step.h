@@ -27,6 +27,7 @@ struct StepOptions {
 // How a model is held that such steps train on `world` ranks: gradients may be narrow where nothing
 // accumulates.
 ParamLayout layout_for(Precision precision, const StepOptions& step, int world = 1, bool sharded = false);
+ParamLayout layout_for(Precision precision, const StepOptions& step, int world, const Strategy& strategy);
 
 class TrainStep {
  public:

@@ -85,7 +85,7 @@ Error TrainStep::explain(const StepScalars& result) {
 // The first element of this rank's summed gradients that is not finite; a shard may have none where another
 // has.
 std::string TrainStep::bad_gradient() {
-  for (const ParamSpan& span : model_.params().spans()) {
+  for (const ParamSpan& span : optimizer_.spans()) {
     double value = 0;
     const int64_t at = first_non_finite(ctx_, span.grad, value);
     if (at >= 0) return cat("; the gradient of ", span.name, " holds ", value, " at element ", at);

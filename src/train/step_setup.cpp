@@ -12,12 +12,18 @@ ParamLayout layout_for(Precision precision, const StepOptions& step, int world, 
   return {.precision = precision, .sharded = sharded, .narrow_grads = step.micro_steps == 1 && world == 1};
 }
 
+ParamLayout layout_for(Precision precision, const StepOptions& step, int world, const Strategy& strategy) {
+  ParamLayout layout = layout_for(precision, step, world, strategy.shards_params());
+  layout.sharded_grads = strategy.shards_grads() && !strategy.shards_params();
+  return layout;
+}
+
 TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options)
     : ctx_(ctx),
       model_(model),
       strategy_(strategy),
       options_(checked(options)),
-      optimizer_(ctx, model.params().spans(), options.adamw),
+      optimizer_(ctx, strategy.spans(model.params()), options.adamw),
       io_(ctx, options.batch, options.context, options.micro_steps,
           scales_loss() ? options.loss_scale.initial : 1, options.prefetch),
       pool_(ctx.allocator()),

@@ -20,7 +20,7 @@ TrainingRun::TrainingRun(RankContext& ctx, Llama& model, TrainStep& step, const 
 int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
   int64_t done = options_.first;
   bool paused = true;  // after step `done`, and its result was reported
-  while (done < options_.steps && !stop) {
+  while (done < options_.steps && !is_to_stop(stop)) {
     const double before = seconds_, waited_before = host_wait_ms_;
     const Clock::time_point start = Clock::now();
     const std::span<const HostBatch> input = batches();
@@ -33,9 +33,15 @@ int64_t TrainingRun::run(RunListener& listener, const std::atomic<bool>& stop) {
   }
   if (done > options_.first) {
     if (!paused) settle(listener);
-    finish(listener, done, stop);
+    finish(listener, done, is_to_stop(stop));
   }
   return done;
+}
+
+// Asked once more after a yes, the others would be asked without this rank.
+bool TrainingRun::is_to_stop(const std::atomic<bool>& stop) {
+  if (!stopping_) stopping_ = options_.agree_to_stop ? options_.agree_to_stop(stop) : stop.load();
+  return stopping_;
 }
 
 StepScalars TrainingRun::settle(RunListener& listener) {
@@ -76,14 +82,16 @@ std::span<const HostBatch> TrainingRun::batches() {
 void TrainingRun::report(RunListener& listener, const StepScalars& result, double seconds,
                          double host_wait_ms) {
   listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip, seconds,
-                    shape_.batch * shape_.context * shape_.micro_steps, 1 / result.unscale, result.skip != 0,
-                    host_wait_ms, step_.stall_ms()});
+                    shape_.batch * shape_.context * shape_.micro_steps * ctx_.world(), 1 / result.unscale,
+                    result.skip != 0, host_wait_ms, step_.stall_ms()});
 }
 
+// Every rank evaluates the same text, that of a single process: weights that are gathered on use need them
+// all.
 void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {
   if (!validation_) return;
-  listener.on_evaluation(
-      after, evaluate(ctx_, model_, validation_, shape_.batch, shape_.context, options_.eval_batches));
+  const int64_t batches = options_.eval_batches * ctx_.world();  // each is smaller by as much
+  listener.on_evaluation(after, evaluate(ctx_, model_, validation_, shape_.batch, shape_.context, batches));
 }
 
 }  // namespace kiln

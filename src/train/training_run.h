@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -23,13 +24,16 @@ struct RunOptions {
   int64_t save_every = 0;          // steps; 0: only after the last
   int64_t sample_every = 0;        // steps; 0: never
   bool overfit_one_batch = false;  // the first step's batches again and again: the loss must go to 0
+  // Of several ranks, which must all end after the same step: takes whether this one is to stop, and answers
+  // for all. Called by all between steps.
+  std::function<bool(bool)> agree_to_stop = {};
 };
 
 struct StepReport {
   int64_t step;  // from 1
   double loss, lr, grad_norm, clip;
   double seconds;                  // of the step, its batches with it
-  int64_t tokens;                  // of this rank
+  int64_t tokens;                  // of all ranks
   double loss_scale = 1;           // this step's; 1 unless the precision scales the loss
   bool skipped = false;            // its gradients overflowed at that scale: the weights were left alone
   double host_wait_ms = 0;         // the host's, for the loader to have its batches
@@ -59,6 +63,7 @@ class TrainingRun {
  private:
   using Clock = std::chrono::steady_clock;
   bool is_due(int64_t every, int64_t step) const { return every > 0 && step % every == 0; }
+  bool is_to_stop(const std::atomic<bool>& stop);
   bool pause_after(int64_t step) const;
   void pause(RunListener& listener, int64_t step);
   void finish(RunListener& listener, int64_t step, bool stopped);
@@ -75,6 +80,7 @@ class TrainingRun {
   std::shared_ptr<const TokenSet> validation_;
   RunOptions options_;
   std::optional<std::span<const HostBatch>> kept_;  // of the first step, when it is repeated
+  bool stopping_ = false;                           // all ranks have agreed to
   double seconds_ = 0;                              // of the step whose result has not been reported
   double host_wait_ms_ = 0;                         // of the same
 };

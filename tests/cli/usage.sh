@@ -301,6 +301,14 @@ expect 2 2 "^hint: did you mean 'pure-bf16'\?$" train --text "$work/text" --prec
 expect 2 2 "^kiln: --recompute is 'every:0'; expected every:k" train --text "$work/text" --recompute every:0
 expect 2 2 "^hint: did you mean 'baseline'\?$" train --text "$work/text" --preset baselin
 expect 2 2 "^hint: did you mean 'gate_up'\?$" train --text "$work/text" --variant gate_pu=split
+expect 2 2 "^kiln: --strategy is 'dpd:flat'; expected one of: none, ddp:naive, " train --text "$work/text" --strategy dpd:flat
+expect 2 2 '^kiln: --batch is 8 and --ranks is 3: the batch does not divide' \
+  train --text "$work/text" --ranks 3 --strategy zero1
+expect 2 2 '^kiln: --batch is 2 and --ranks is 3: some ranks would have no sequence$' \
+  train --text "$work/text" --ranks 3 --batch 2 --strategy zero2
+expect 2 2 "^kiln: --strategy is 'none', and there are 2 ranks" train --text "$work/text" --ranks 2
+expect 2 1 "^kiln: --transport is 'smoke'; expected one of: auto, threads" train --text "$work/text" --transport smoke
+expect 2 1 "^kiln: --wire is 'fp8'; expected fp32 or bf16$" train --text "$work/text" --wire fp8
 expect 2 1 "^kiln: --loss-scale is '0'; expected a number from 1" train --text "$work/text" --loss-scale 0
 expect 2 1 "^kiln: --graph is 'yes'; expected on, off or auto$" train --text "$work/text" --graph yes --device cpu
 expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" train --text "$work/text" --graph on --device cpu

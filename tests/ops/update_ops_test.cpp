@@ -98,6 +98,21 @@ TEST_P(UpdateOps, SquareSumOverAnySize) {
   });
 }
 
+TEST_P(UpdateOps, SquareSumsOfRangesAddUp) {
+  on_every_variant([&](const char* variant) {
+    const auto g = normals(20011, "g");
+    double expected = 0;
+    for (double v : g) expected += v * v;
+    const Tensor all = upload(g);
+    square_sum(*ctx, all.narrow(0, 0, 9000), scalars, variant);
+    square_sum(*ctx, all.narrow(0, 9000, 11), scalars, variant, true);
+    square_sum(*ctx, all.narrow(0, 9011, 11000), scalars, variant, true);
+    EXPECT_NEAR(record().square_sum / expected, 1, 1e-12);
+    square_sum(*ctx, all.narrow(0, 0, 1), scalars, variant);  // begins anew
+    EXPECT_NEAR(record().square_sum, static_cast<double>(g[0]) * static_cast<double>(g[0]), 1e-12);
+  });
+}
+
 // From an odd place on, as a rank's share of the gradients may begin; squares beyond fp32's range count.
 TEST_P(UpdateOps, SquareSumOfAPartAndOfExtremes) {
   on_every_variant([&](const char* variant) {

@@ -38,7 +38,7 @@ std::vector<std::byte> fetch_bytes(RankContext& ctx, const Tensor& t) {
 
 TinyResult train_tiny(RankContext& ctx, const TinyRun& run, Strategy& strategy) {
   Llama model(run.model);
-  model.params().materialize(ctx, layout_for(run.precision, run.step, ctx.world(), strategy.shards_params()));
+  model.params().materialize(ctx, layout_for(run.precision, run.step, ctx.world(), strategy));
   strategy.attach(model.params());
   TinyResult result;
   {

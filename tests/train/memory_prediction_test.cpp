@@ -194,10 +194,14 @@ TEST(MemoryPrediction, ARunThatMeetsALimitNamesWhatHoldsTheMemory) {
     EXPECT_NE(said.find(part), std::string::npos) << part << " in: " << said;
 }
 
-TEST(MemoryPrediction, RefusesSeveralRanks) {
+TEST(MemoryPrediction, OfSeveralRanksNeedsAStrategy) {
   RankOptions rank;
   rank.world = 2;
-  EXPECT_NE(complaint([&] { predict_memory(tiny(), rank); }).find("one rank"), std::string::npos);
+  EXPECT_NE(complaint([&] { predict_memory(tiny(), rank); }).find("--strategy is 'none'"), std::string::npos);
+  MemoryRequest shared = tiny();
+  shared.strategy = "zero1";
+  EXPECT_LT(predict_memory(shared, rank).peak[Tag::optim],
+            predict_memory(tiny(), {}).peak[Tag::optim] * 6 / 10);
 }
 
 TEST(ParamGroups, CountEveryWeightOnce) {

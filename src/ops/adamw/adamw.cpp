@@ -77,13 +77,18 @@ AdamWProblem problem(const AdamWTensors& t, double beta1, double beta2, double e
 std::span<const Variant<AdamWOp>> AdamWOp::rows() { return kRows; }
 
 void adamw(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
-           double eps, double decay, std::string_view variant) {
-  run(ctx, problem(t, beta1, beta2, eps, decay), t, scalars, Tensor(), variant);
+           double eps, double decay, std::string_view variant, const BetaPowers& before) {
+  AdamWProblem p = problem(t, beta1, beta2, eps, decay);
+  p.power1 = before.one;
+  p.power2 = before.two;
+  run(ctx, p, t, scalars, Tensor(), variant);
 }
 
 void adamw_range(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
-                 double eps, const Tensor& segments, std::string_view variant) {
+                 double eps, const Tensor& segments, std::string_view variant, const BetaPowers& before) {
   AdamWProblem p = problem(t, beta1, beta2, eps, 0);
+  p.power1 = before.one;
+  p.power2 = before.two;
   p.segments = segments.numel() / static_cast<int64_t>(sizeof(DecaySegment));
   run(ctx, p, t, scalars, segments, variant);
 }

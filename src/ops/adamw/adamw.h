@@ -26,6 +26,7 @@ struct AdamWProblem {
   double beta1, beta2, eps, decay;
   DType state = stat_dtype(dtype);  // of m and v; bf16 weights may have bf16 moments
   int64_t segments = 0;             // of different decay; 0: the whole range decays at `decay`
+  double power1 = 1, power2 = 1;    // beta^steps done before the record's own powers began
 };
 
 struct AdamWForward {
@@ -61,8 +62,8 @@ struct AdamWStep {
         beta2(static_cast<A>(p.beta2)),
         eps(static_cast<A>(p.eps)),
         decay(static_cast<A>(p.decay)),
-        correction1(static_cast<A>(1 - s.beta1_power)),
-        correction2(static_cast<A>(1 - s.beta2_power)) {}
+        correction1(static_cast<A>(1 - s.beta1_power * p.power1)),
+        correction2(static_cast<A>(1 - s.beta2_power * p.power2)) {}
 
   KILN_HD A update(A w, A g, A& m, A& v) const {
     using exact::mul;  // the same bits whichever kernel this stands in
@@ -80,13 +81,20 @@ struct AdamWTensors {
   Tensor grad, m, v;
 };
 
+// What the record's powers of beta are multiplied by: other than 1 for those who took part before they began.
+struct BetaPowers {
+  double one = 1, two = 1;
+  friend bool operator==(const BetaPowers&, const BetaPowers&) = default;
+};
+
 // One parameter, which decays at one rate.
 void adamw(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
-           double eps, double decay, std::string_view variant = {});
+           double eps, double decay, std::string_view variant = {}, const BetaPowers& before = {});
 
 // A range of many parameters. Only variants for which adamw_takes_ranges is true can run it.
 void adamw_range(RankContext& ctx, const AdamWTensors& t, const Tensor& scalars, double beta1, double beta2,
-                 double eps, const Tensor& segments, std::string_view variant = {});
+                 double eps, const Tensor& segments, std::string_view variant = {},
+                 const BetaPowers& before = {});
 bool adamw_takes_ranges(RankContext& ctx, const AdamWTensors& t);  // the variant this run would take
 Tensor make_decay_segments(RankContext& ctx, std::span<const DecaySegment> segments);
 

@@ -76,6 +76,12 @@ Tensor cast_values(RankContext& ctx, const Tensor& x, DType to, Tag tag) {
   return run(ctx, OpCall<CastOp>(ctx, p), p, x, tag);
 }
 
+void cast_into(RankContext& ctx, const GradSlot& slot, const Tensor& x) {
+  const CastProblem p = checked_problem(ctx, x, slot.tensor.dtype());
+  const OpCall<CastOp> call(ctx, p);
+  call.run({p, x, slot}, {{"y", slot.tensor}});
+}
+
 void CastOp::run_backward(BackwardPass& pass) {
   BackwardCall<CastOp> call(pass);
   const CastProblem& p = call.problem();

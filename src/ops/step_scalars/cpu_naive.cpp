@@ -23,9 +23,10 @@ void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f) {
       partial[begin / kChunk] = sum;
     });
   });
-  double sum = 0;
+  double& total = reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum;
+  double sum = f.p.add ? total : 0;
   for (int64_t c = 0; c < SquareSumOp::chunks(f.p); ++c) sum += partial[c];
-  reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum = sum;
+  total = sum;
 }
 
 void loss_gradient_cpu_naive(RankContext&, const LossGradientForward& f) {

@@ -54,7 +54,8 @@ void square_sum_cuda_fused(RankContext& ctx, const SquareSumForward& f) {
     launch(block_squares_kernel<T>, Grid(blocks), kThreads, 0, stream, grads, f.p.count,
            aligned ? f.p.count / Pack<T>::kSize : 0, partial);
   });
-  launch(sum_partial_squares_kernel, Grid(1), kThreads, 0, stream, partial, blocks, record_of(f.scalars));
+  launch(sum_partial_squares_kernel, Grid(1), kThreads, 0, stream, partial, blocks, record_of(f.scalars),
+         f.p.add);
 }
 
 }  // namespace kiln

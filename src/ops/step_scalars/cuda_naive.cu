@@ -52,7 +52,8 @@ void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f) {
     using T = decltype(zero);
     launch(chunk_squares_kernel<T>, Grid(chunks), kThreads, 0, stream, f.grads.data<T>(), f.p.count, partial);
   });
-  launch(sum_partial_squares_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars));
+  launch(sum_partial_squares_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars),
+         f.p.add);
 }
 
 void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f) {

@@ -112,9 +112,10 @@ void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars
   call.run({p, loss, scalars}, {});
 }
 
-void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant) {
+void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant,
+                bool add) {
   check_float_tensor(ctx, SquareSumOp::kName, "grads", grads);
-  const SquareSumProblem p{grads.numel(), grads.dtype()};
+  const SquareSumProblem p{grads.numel(), grads.dtype(), add};
   OpCall<SquareSumOp> call(ctx, p, variant);
   const Tensor scratch = call.workspace();
   call.run({p, grads, scalars, scratch}, {});

@@ -63,11 +63,13 @@ struct AccumulateLossOp {
 
 void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars, bool first, double weight);
 
-// --- square_sum: scalars.square_sum = sum of g^2 over a flat range of gradients
+// --- square_sum: scalars.square_sum = (add ? scalars.square_sum : 0) + sum of g^2 over a flat range of
+// gradients
 
 struct SquareSumProblem {
   int64_t count;
   DType dtype;
+  bool add = false;  // to what is there: one of several ranges
 };
 
 struct SquareSumForward {
@@ -94,7 +96,8 @@ struct SquareSumOp {
   static int64_t blocks(const Problem& p) { return chunks(p) < 528 ? chunks(p) : 528; }
 };
 
-void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant = {});
+void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant = {},
+                bool add = false);
 
 // --- judge_step: gradient norm, clip factor, finite or not; counts the step if it may update
 

@@ -1,0 +1,71 @@
+#include "kiln/train_ranks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "kiln/train_options.h"
+#include "train/checkpoint_names.h"
+#include "train/presets.h"
+
+namespace kiln::cli {
+namespace {
+
+double read(RankContext& ctx, const Tensor& one) {
+  double value = 0;
+  ctx.download(&value, one);
+  return value;
+}
+
+Tensor written(RankContext& ctx, double value) {
+  const Tensor one = ctx.empty({1}, DType::f64, Tag::comm);
+  ctx.upload(one, &value);
+  return one;
+}
+
+}  // namespace
+
+const TrainingText& TrainShare::text(const TrainRequest& r, ThreadPool& pool) {
+  const std::lock_guard lock(mutex_);
+  if (!text_) text_ = read_training_text(r.text, text_of(r), pool);
+  return *text_;
+}
+
+RankOptions rank_options_of(const TrainRequest& r, int ranks) {
+  RankOptions options;
+  options.threads = r.threads;
+  if (ranks > 1 && r.threads == 0)  // a part of the machine each
+    options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
+  options.world = ranks;
+  options.seed = r.seed;
+  options.device = r.device;
+  options.variants = choose_variants(r.preset, r.variants, r.device.target).ops;
+  return options;
+}
+
+bool any_rank(RankContext& ctx, Communicator& comm, bool mine) {
+  if (comm.world() == 1) return mine;
+  const Tensor yes = written(ctx, mine ? 1 : 0);
+  comm.all_reduce(ctx, yes, "whether to stop").wait(ctx);
+  return read(ctx, yes) > 0;
+}
+
+std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm, const std::string& run,
+                                           const std::optional<std::string>& found) {
+  if (comm.world() == 1) return found;
+  const auto name = found ? std::filesystem::path(*found).filename().string() : std::string();
+  const Tensor step = written(ctx, static_cast<double>(step_of_checkpoint(name).value_or(0)));
+  comm.broadcast(ctx, step, 0, "the checkpoint to go on from").wait(ctx);
+  const auto from = static_cast<int64_t>(read(ctx, step));
+  if (from == 0) return std::nullopt;
+  return (std::filesystem::path(run) / "checkpoints" / checkpoint_name(from)).string();
+}
+
+std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm) {
+  const int64_t every = ctx.device().type == DeviceType::cuda ? 8 : 1;
+  return [&ctx, &comm, every, asked = int64_t{0}](bool mine) mutable {
+    return asked++ % every == 0 && any_rank(ctx, comm, mine);
+  };
+}
+
+}  // namespace kiln::cli

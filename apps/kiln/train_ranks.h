@@ -1,0 +1,41 @@
+// What the ranks of a training run share and agree on.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "device/tune_file.h"
+#include "dist/comm/communicator.h"
+#include "kiln/train.h"
+
+namespace kiln::cli {
+
+// Of the ranks that are threads of one process.
+class TrainShare {
+ public:
+  // Read once, by whoever comes first; the others wait.
+  const TrainingText& text(const TrainRequest& request, ThreadPool& pool);
+
+  std::optional<TuneFile> tuning;  // the first rank's, before all meet
+
+ private:
+  std::mutex mutex_;
+  std::optional<TrainingText> text_;
+};
+
+// As each rank of `ranks` is made, up to its number.
+RankOptions rank_options_of(const TrainRequest& request, int ranks);
+
+bool any_rank(RankContext& ctx, Communicator& comm, bool mine);  // does any say yes?
+
+// The checkpoint the first rank has found, as a path for all of them.
+std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm, const std::string& run,
+                                           const std::optional<std::string>& found);
+
+// For RunOptions::agree_to_stop. A device that works ahead of the host is asked now and then only, since the
+// answer has to be waited for.
+std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm);
+
+}  // namespace kiln::cli

@@ -44,7 +44,7 @@ void TrainStep::micro_step(bool first) {
 void TrainStep::sum_up() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
-  square_sum(ctx_, model_.params().grads(), io_.scalars());
+  square_sum(ctx_, model_.params().own_grads(), io_.scalars());
   strategy_.reduce_scalars(io_.scalars());
 }
 

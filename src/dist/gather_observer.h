@@ -8,11 +8,9 @@
 
 namespace kiln {
 
-// Times are the host's steady clock, in ns, the clock of a communicator's records. On the CPU `ready` is
-// exact where the gather was late: the moment it let the host go on; where it was in time, it is the moment
-// the host found it there, at most `wanted`. On a GPU the host queues and does not wait: there the ends of
-// the communicator's own records say when a gather was ready; they come in the same order, under the same
-// subject.
+// Times are the host's steady clock, in ns, the clock of a communicator's records. On a GPU the host queues
+// and does not wait: there `wanted` and `ready` are when the use and the gather were queued, and say nothing
+// about the device.
 struct GatherRecord {
   std::string_view weight;
   DType as = DType::f32;

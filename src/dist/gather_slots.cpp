@@ -1,21 +1,10 @@
 #include "dist/gather_slots.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "autograd/cast_values.h"
 
 namespace kiln {
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
 GatherSlots::GatherSlots(RankContext& ctx, Communicator& comm, int prefetch)
     : ctx_(ctx), comm_(comm), prefetch_(prefetch) {
   if (prefetch < 0)
@@ -107,7 +96,6 @@ void GatherSlots::start(Held& h, Param& p, DType as, int64_t window) {
   if (!h.bytes.defined()) h.bytes = ctx_.empty({size}, DType::u8, Tag::comm);
   const Tensor local = params_->local_value(p);
   Tensor shard = local.dtype() == as ? local : cast_values(ctx_, local, as, Tag::comm);
-  const int64_t queued = observer_ != nullptr ? now_ns() : 0;
   const Tensor whole = h.bytes.narrow(0, 0, size).view_as(as);
   h.handle = comm_.all_gather(ctx_, shard, whole, p.name);
   ++gathers_;
@@ -116,7 +104,7 @@ void GatherSlots::start(Held& h, Param& p, DType as, int64_t window) {
   h.as = as;
   h.window = window;
   h.waited = false;
-  h.record = {p.name, as, Phase::forward, size, false, queued, 0, 0};
+  h.record = {p.name, as, Phase::forward, size, false, 0, 0, 0};
 }
 
 // In the order, and only into slots that are done with what they held: the ranks start the same gathers.
@@ -136,10 +124,10 @@ void GatherSlots::wait(Held& h) {
   if (h.waited) return;
   if (observer_ != nullptr) {
     h.record.phase = ctx_.phase();
-    h.record.wanted = now_ns();
-    const bool there = h.handle.done();
+    h.record.wanted = steady_ns();
     h.handle.wait(ctx_);
-    h.record.ready = there ? h.record.wanted : now_ns();
+    h.record.queued = h.handle.queued_ns();
+    h.record.ready = h.handle.ended_ns();
     observer_->on_gather(h.record);
   } else {
     h.handle.wait(ctx_);

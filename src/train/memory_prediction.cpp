@@ -4,6 +4,7 @@
 
 #include "autograd/tape.h"
 #include "base/error.h"
+#include "dist/comm/local_transport.h"
 #include "model/weight_source.h"
 #include "train/evaluate.h"
 
@@ -37,9 +38,9 @@ ParamGroups count_params(const ModelConfig& config) {
 }
 
 MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank) {
-  if (rank.world != 1)
+  if (rank.world != 1 && !request.strategy)
     throw Error(cat("memory is predicted for one rank; this run has ", rank.world),
-                "predict a run of one rank with the same model");
+                "say by which strategy they share it, or predict a run of one rank with the same model");
   RankOptions options = rank;
   options.device = Device::meta(rank.device.target);
   options.backend = {};
@@ -48,10 +49,12 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   StepOptions shape = request.step;
   shape.micro_steps = std::min(shape.micro_steps, 2);
 
+  Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, {}));
+  const auto strategy = request.strategy ? request.strategy(ctx, comm) : std::make_unique<Strategy>();
   Llama model(request.model);
   model.params().materialize(ctx, request.layout);
-  Strategy one_rank;
-  TrainStep step(ctx, model, one_rank, shape);
+  strategy->attach(model.params());
+  TrainStep step(ctx, model, *strategy, shape);
   const std::vector<int32_t> ids(static_cast<std::size_t>(shape.batch * shape.context));
   const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps), HostBatch{ids, ids});
   // Twice: the second step finds what the first left behind.

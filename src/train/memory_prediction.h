@@ -4,10 +4,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "autograd/param_store.h"
 #include "device/allocator.h"
+#include "dist/comm/communicator.h"
 #include "model/config.h"
 #include "train/step.h"
 
@@ -26,10 +28,13 @@ struct MemoryRequest {
   ParamLayout layout;
   StepOptions step;
   bool evaluates = false;  // validation between steps, with the step's batch and context
+  // Of a run of several ranks (RankOptions::world), what each does; it is given a communicator that counts
+  // memory and moves nothing.
+  std::function<std::unique_ptr<Strategy>(RankContext&, Communicator&)> strategy = {};
 };
 
 // Peaks per tag, each at its own moment, and of all together. `rank` is what the run's context is made with;
-// nothing is allocated on its device.
+// nothing is allocated on its device. Of several ranks, those of the one it says.
 MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank);
 
 std::string needed_by_tag(const MemoryStats& predicted);  // "param 1.20 GiB, grad 600.00 MiB, ..."

@@ -7,7 +7,8 @@
 // transport sums in rank order in the accumulation type, so all ranks and all runs get the same bits.
 //
 // Until a call is over nobody may write what it reads, or touch what it writes. Its memory is held until a
-// handle of it, or of a later call, is waited for: that makes the allocator's addresses independent of timing.
+// handle of it, or of a later call, is waited for: that makes the allocator's addresses independent of
+// timing.
 #pragma once
 
 #include <deque>
@@ -31,6 +32,10 @@ class CommHandle {
   // the call has been queued on the device, which needs every rank to have called it. Throws what went wrong.
   void wait(RankContext& ctx) const;
   bool done() const;  // nothing is left to wait for, be it because it failed
+  // Of a call that was waited for: when it began to wait for its turn and when it was over, as in its record.
+  // On CUDA that is when it had been queued on the device.
+  int64_t queued_ns() const { return call_ ? call_->queued_ns : 0; }
+  int64_t ended_ns() const { return call_ ? call_->ended_ns : 0; }
 
  private:
   std::shared_ptr<PendingCall> call_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "autograd/rank_context.h"
@@ -12,7 +13,7 @@ namespace kiln {
 // and does not wait: there `wanted` and `ready` are when the use and the gather were queued, and say nothing
 // about the device.
 struct GatherRecord {
-  std::string_view weight;
+  std::string weight;
   DType as = DType::f32;
   Phase phase = Phase::forward;  // of the use
   int64_t bytes = 0;             // of the whole weight

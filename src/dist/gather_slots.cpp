@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/cast_values.h"
+#include "autograd/tape.h"
 
 namespace kiln {
 GatherSlots::GatherSlots(RankContext& ctx, Communicator& comm, int prefetch)
@@ -95,7 +96,11 @@ void GatherSlots::start(Held& h, Param& p, DType as, int64_t window) {
   const int64_t size = GatherWindow{&p, as, 1}.bytes();
   if (!h.bytes.defined()) h.bytes = ctx_.empty({size}, DType::u8, Tag::comm);
   const Tensor local = params_->local_value(p);
-  Tensor shard = local.dtype() == as ? local : cast_values(ctx_, local, as, Tag::comm);
+  Tensor shard = local;
+  if (local.dtype() != as) {
+    const OutsideSpans outside(ctx_);
+    shard = cast_values(ctx_, local, as, Tag::comm);
+  }
   const Tensor whole = h.bytes.narrow(0, 0, size).view_as(as);
   h.handle = comm_.all_gather(ctx_, shard, whole, p.name);
   ++gathers_;
@@ -152,9 +157,15 @@ void GatherSlots::release(Param& p) {
   if (--h.users > 0) return;
   in_use_.erase(std::next(last).base());
   p.value = {};
-  if (!open_ && is_slot(h)) forget(h);  // between steps weights change: nothing is kept for the next use
-  if (!open_) others_.remove_if([](const Held& o) { return o.users == 0; });
-  if (open_) start_ahead();
+  if (!open_) {  // between steps weights change: nothing is kept for the next use
+    if (is_slot(h)) forget(h);
+    others_.remove_if([](const Held& o) { return o.users == 0; });
+    return;
+  }
+  try {  // a use ends in a destructor: nothing may leave it
+    start_ahead();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the use that wants the weight starts the
+  }  // gather itself, and tells what is wrong
 }
 
 void GatherSlots::finish(Held& h) {

@@ -25,9 +25,9 @@ RankOptions on(const Device& device) {
 TinyRun run_of(Precision precision) {
   TinyRun run;
   run.precision = precision;
-  run.model.vocab = 301;
-  run.model.d_model = 48;
-  run.model.d_ff = 130;
+  run.model.vocab = 1031;
+  run.model.d_model = 96;
+  run.model.d_ff = 257;
   run.model.layers = 3;
   return run;
 }
@@ -87,7 +87,7 @@ TEST_P(FsdpMemory, IsWithinTwoPercentOfTheoryOnThreadsAndMeta) {
 // A real size, which needs no memory here.
 TEST(FsdpMemoryOf, OfALargeModelIsWithinTwoPercentToo) {
   MemoryRequest request;
-  request.model = config_of(find_model_size("xl"));
+  request.model = config_of(find_model_size("xl25"));
   request.step.batch = 1;
   request.step.context = 128;
   request.strategy = [](RankContext& ctx, Communicator& comm) -> std::unique_ptr<Strategy> {

@@ -43,7 +43,7 @@ constexpr int64_t kVocab = 100, kWidth = 64, kHidden = 128, kBatch = 20, kSeq = 
 
 struct Toy {
   Toy(RankContext& ctx, Precision precision, bool sharded) {
-    embed = &store.add("embed", {kVocab, kWidth}, {});
+    embed = &store.add("embed", {kVocab, kWidth}, {ParamInit::Kind::normal, 1, 3});
     up = &store.add("up", {kHidden, kWidth}, {ParamInit::Kind::normal, 0.1f, 3});
     down = &store.add("down", {kWidth, kHidden}, {ParamInit::Kind::normal, 0.1f, 3});
     norm = &store.add("norm", {kWidth}, {ParamInit::Kind::ones, 0, 0}, false);
@@ -62,7 +62,6 @@ struct Toy {
 
 struct ToyResult {
   StateBytes weights;
-  std::vector<Tensor> grads;  // of the last step, whole, on the CPU: they outlive their context as bytes
   StateBytes grad_bytes;
 };
 

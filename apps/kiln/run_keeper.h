@@ -8,8 +8,7 @@ namespace kiln::cli {
 
 class RunKeeper final : public RunListener {
  public:
-  // `saver` may be null: then nothing is saved.
-  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver* saver,
+  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
             const BatchLoader& loader, TrainState state)
       : request_(request),
         parts_(parts),
@@ -31,10 +30,24 @@ class RunKeeper final : public RunListener {
   const TrainRequest& request_;
   CheckpointParts parts_;
   TrainView& view_;
-  RunSaver* saver_;
+  RunSaver& saver_;
   const BatchLoader& loader_;
   TrainState state_;
   bool warm_ = false;  // the first step of a process also warms everything up
+};
+
+// One of the ranks beside the first: it saves its part when all do, and says nothing.
+class SavingRank final : public RunListener {
+ public:
+  SavingRank(RunSaver& saver, TrainState state) : saver_(saver), state_(std::move(state)) {}
+  void on_save(const StepScalars& last) override {
+    state_.scalars = last;
+    saver_.save(state_);
+  }
+
+ private:
+  RunSaver& saver_;
+  TrainState state_;
 };
 
 }  // namespace kiln::cli

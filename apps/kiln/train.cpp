@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "device/device_room.h"
-#include "dist/comm/run_ranks.h"
 #include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
 #include "kiln/train_ranks.h"
@@ -164,16 +163,16 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
     state.loader = loader.state();
   }
   const bool done = found && state.step() >= r.steps;
-  if (found && !done && !strategy->keeps_whole_state())
-    throw Error(cat("--strategy ", r.strategy, " cannot go on from ", *found, ": its moments are in pieces"),
-                "go on with none or a ddp strategy, or begin anew with --fresh", ErrorKind::unavailable);
 
   // A run that cannot be is refused before anything in the folder is moved or removed.
   const ParamLayout layout = layout_for(precision_of(r), shape, comm.world(), *strategy);
   MemoryStats memory;
-  if (first && !done)
+  if (first && !done) {
+    RankOptions rank = rank_options_of(r, comm.world());
+    rank.threads = ctx.pool().threads();
     memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, strategy_of(r)},
-                            rank_options_of(r, comm.world()), ctx);
+                            rank, ctx);
+  }
   if (first && r.fresh) {
     if (const std::string aside = folder->set_aside(); !aside.empty())
       view.on_warning(cat("the earlier run is now in ", aside));
@@ -194,9 +193,15 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   }
   strategy->attach(model.params());
   TrainStep step(ctx, model, *strategy, shape);
-  const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), hf_config_of(r)};
+  const CheckpointParts parts{ctx,
+                              model,
+                              step.optimizer(),
+                              text.tokenizer.get(),
+                              hf_config_of(r),
+                              comm.world() > 1 ? &comm : nullptr};
   if (found) {
     load_checkpoint(*found, parts);
+    strategy->after_update();  // a rank may have read no more than it updates
     step.restore(state.scalars);
   }
   RunOptions run_options = run_options_of(r);
@@ -205,9 +210,11 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
     run_options.sample_every = 0;  // one rank alone has no whole weight to write with
   if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
+  const SaveOptions saving{r.keep, r.stop_on_save_error};
   if (!first) {
-    RunListener nobody;
-    run.run(nobody, stop);
+    RunSaver saver(nullptr, parts, saving, {});
+    SavingRank other(saver, std::move(state));
+    run.run(other, stop);
     return {};
   }
 
@@ -218,12 +225,9 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   record_run(*folder, r, setup, view);
   view.on_setup(r, setup);
 
-  RunSaver saver(*folder, parts, {r.keep, r.stop_on_save_error}, warn);
+  RunSaver saver(*folder, parts, saving, warn);
   saver.start_from(setup.resumed);
-  const bool saves = strategy->keeps_whole_state();
-  if (!saves)
-    view.on_warning(cat("nothing is saved: with --strategy ", r.strategy, " every rank has a part"));
-  RunKeeper keeper(r, parts, view, saves ? &saver : nullptr, loader, std::move(state));
+  RunKeeper keeper(r, parts, view, saver, loader, std::move(state));
   TrainOutcome outcome = run_steps(run, keeper, saver, setup.first_step, stop);
   outcome.parameters = setup.parameters;
   outcome.skipped = step.finish().skipped;
@@ -236,14 +240,9 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
 
 TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
   check_request(r);
-  RankPlan plan;
-  plan.transport = r.transport;
-  plan.ranks = r.ranks;
-  plan.options = rank_options_of(r, r.ranks);
-  plan.comm.timeout = std::chrono::minutes(10);  // the others wait while the first one saves
   TrainShare share;
   TrainOutcome outcome;
-  run_ranks(plan, [&](RankContext& ctx, Communicator& comm) {
+  run_ranks(ranks_of(r), rank_options_of(r, r.ranks), [&](RankContext& ctx, Communicator& comm) {
     TrainView nobody;
     const bool first = comm.rank() == 0;
     TrainOutcome mine = train_rank(r, ctx, comm, share, first ? view : nobody, stop);

@@ -55,6 +55,7 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   int ranks = 1;                  // each takes its part of the batch
   std::string transport = "auto";
   double bucket_mb = 25;
+  int fsdp_prefetch = 1;  // weights under way while one is in use
   std::string wire = "fp32";
 };
 

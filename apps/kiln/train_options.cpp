@@ -6,7 +6,7 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "dist/comm/run_ranks.h"
+#include "kiln/bench_options.h"
 #include "model/hf_config.h"
 #include "model/size_registry.h"
 #include "train/presets.h"
@@ -66,7 +66,9 @@ StepOptions step_of(const TrainRequest& r) {
   return s;
 }
 
-StrategyOptions strategy_of(const TrainRequest& r) { return {r.bucket_mb, parse_wire("--wire", r.wire)}; }
+StrategyOptions strategy_of(const TrainRequest& r) {
+  return {r.bucket_mb, parse_wire("--wire", r.wire), r.fsdp_prefetch};
+}
 
 // A model that comes with a tokenizer was trained on its ids, and knows no others.
 std::string tokenizer_of(const TrainRequest& r) {
@@ -129,7 +131,7 @@ void check_request(const TrainRequest& r) {
     throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
   at_least("--ranks", r.ranks, 1);
-  check_transport(r.transport, r.ranks);
+  index_of("--transport", r.transport, {"auto", "threads", "mpi", "nccl"});
   check_strategy(r.strategy, r.ranks);
   if (!(r.bucket_mb >= 0))
     throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
@@ -145,52 +147,64 @@ void check_request(const TrainRequest& r) {
   (void)model_of(r);
 }
 
-std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t generation) {
+namespace {
+
+nlohmann::ordered_json options_json(const TrainRequest& r) {
   const LrSchedule lr = schedule_of(r);
   const StepOptions step = step_of(r);
+  return {{"text", r.text},
+          {"tokenizer", tokenizer_of(r)},
+          {"vocab", r.vocab},
+          {"model", r.model.empty() ? r.size : r.model},
+          {"precision", r.precision},
+          {"recompute", r.recompute},
+          {"preset", r.preset},
+          {"variants", r.variants},
+          {"graph", r.graph},
+          {"prefetch", r.prefetch},
+          {"steps", r.steps},
+          {"batch", r.batch},
+          {"context", r.context},
+          {"accumulate", r.micro_steps},
+          {"lr", lr.peak},
+          {"min_lr", lr.floor},
+          {"warmup", lr.warmup},
+          {"decay", step.adamw.decay},
+          {"beta1", step.adamw.beta1},
+          {"beta2", step.adamw.beta2},
+          {"eps", step.adamw.eps},
+          {"clip", r.clip},
+          {"loss_scale", r.loss_scale.initial},
+          {"scale_interval", r.loss_scale.interval},
+          {"eval_every", r.eval_every},
+          {"eval_batches", r.eval_batches},
+          {"save_every", save_every_of(r)},
+          {"keep", r.keep},
+          {"on_save_error", r.stop_on_save_error ? "stop" : "go-on"},
+          {"sample_every", r.sample_every},
+          {"sample_tokens", r.sample_tokens},
+          {"prompt", r.prompt},
+          {"held_out", r.held_out},
+          {"overfit", r.overfit},
+          {"seed", r.seed},
+          {"strategy", r.strategy},
+          {"ranks", r.ranks},
+          {"transport", r.transport},
+          {"bucket_mb", r.bucket_mb},
+          {"fsdp_prefetch", r.fsdp_prefetch},
+          {"wire", r.wire}};
+}
+
+}  // namespace
+
+std::string options_text(const TrainRequest& r) {
+  return options_json(r).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t generation) {
   const ModelConfig& m = s.model;
-  const ordered_json options = {{"text", r.text},
-                                {"tokenizer", tokenizer_of(r)},
-                                {"vocab", r.vocab},
-                                {"model", r.model.empty() ? r.size : r.model},
-                                {"precision", r.precision},
-                                {"recompute", r.recompute},
-                                {"preset", r.preset},
-                                {"variants", r.variants},
-                                {"graph", r.graph},
-                                {"prefetch", r.prefetch},
-                                {"steps", r.steps},
-                                {"batch", r.batch},
-                                {"context", r.context},
-                                {"accumulate", r.micro_steps},
-                                {"lr", lr.peak},
-                                {"min_lr", lr.floor},
-                                {"warmup", lr.warmup},
-                                {"decay", step.adamw.decay},
-                                {"beta1", step.adamw.beta1},
-                                {"beta2", step.adamw.beta2},
-                                {"eps", step.adamw.eps},
-                                {"clip", r.clip},
-                                {"loss_scale", r.loss_scale.initial},
-                                {"scale_interval", r.loss_scale.interval},
-                                {"eval_every", r.eval_every},
-                                {"eval_batches", r.eval_batches},
-                                {"save_every", save_every_of(r)},
-                                {"keep", r.keep},
-                                {"on_save_error", r.stop_on_save_error ? "stop" : "go-on"},
-                                {"sample_every", r.sample_every},
-                                {"sample_tokens", r.sample_tokens},
-                                {"prompt", r.prompt},
-                                {"held_out", r.held_out},
-                                {"overfit", r.overfit},
-                                {"seed", r.seed},
-                                {"strategy", r.strategy},
-                                {"ranks", r.ranks},
-                                {"transport", r.transport},
-                                {"bucket_mb", r.bucket_mb},
-                                {"wire", r.wire}};
   const ordered_json page = {
-      {"options", options},
+      {"options", options_json(r)},
       {"model",
        {{"vocab", m.vocab},
         {"d_model", m.d_model},

@@ -16,6 +16,8 @@ LrSchedule schedule_of(const TrainRequest& request);
 RunOptions run_options_of(const TrainRequest& request);
 
 // The request with all defaults filled in, as it is kept in run.json.
+// What the run was asked for, as one line of JSON: the same on every rank, or they are not of one run.
+std::string options_text(const TrainRequest& request);
 std::string run_record(const TrainRequest& request, const TrainSetup& setup, uint64_t generation);
 
 // "lr was 0.001, is 0.0003": what differs between an earlier run.json and this one, of what was asked for.

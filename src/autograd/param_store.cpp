@@ -31,35 +31,48 @@ Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, in
   return p;
 }
 
-void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
-  layout_ = layout;
-  shards_ = layout.sharded ? ctx.world() : 1;
+void ParamStore::lay_out(RankContext& ctx) {
   const PrecisionPolicy policy = this->policy();
   // 16 bytes of the narrowest element held, on every rank's piece.
   const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(policy.value));
-  total_ = 0;
-  for (const bool trainable : {true, false}) {
-    for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
-      if (p->trainable != trainable) continue;
-      p->offset = total_;
-      p->padded = static_cast<int64_t>(
-          round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
-      total_ += p->padded;
+  total_ = local_total_ = shard_total_ = 0;
+  auto place = [&](Param& p) {
+    p.kept = policy.value;
+    p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
+    p.shards = is_sharded(p) ? shards_ : 1;
+    p.padded = static_cast<int64_t>(
+        round_up(static_cast<std::size_t>(p.shape.numel()), static_cast<std::size_t>(multiple)));
+    p.offset = local_total_;
+    total_ += p.padded;
+    local_total_ += p.local();
+    if (p.shards > 1) shard_total_ = local_total_;
+  };
+  for (const bool in_shards : {true, false}) {
+    for (const bool trainable : {true, false}) {
+      for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
+        if ((shards_ == 1 || is_sharded(*p)) == in_shards && p->trainable == trainable) place(*p);
+      }
     }
   }
+}
+
+void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
+  layout_ = layout;
+  shards_ = layout.sharded ? ctx.world() : 1;
+  rank_ = ctx.rank();
+  const PrecisionPolicy policy = this->policy();
+  lay_out(ctx);
   // Weights that are cast at use are masters: what is computed with are the casts.
   values_ = ctx.zeros({local_total()}, policy.value, policy.casts_at_use() ? Tag::master : Tag::param);
   const bool trained = !layout.inference;
-  const bool whole_grads = !layout.sharded && !layout.sharded_grads;
   if (trained)  // once: padding stays zero for ever
-    grads_ = ctx.zeros({whole_grads ? total_ : total_ / ctx.world()}, policy.grad, Tag::grad);
+    grads_ = ctx.zeros({layout.sharded_grads ? total_ / ctx.world() : local_total_}, policy.grad, Tag::grad);
   if (policy.split && trained) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
-  for (Param& p : params_) p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
-  if (shards_ == 1) {
-    for (Param& p : params_) {
-      p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
-      if (trained && whole_grads) p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
-    }
+  for (Param& p : params_) {
+    if (p.shards != 1) continue;
+    p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
+    if (trained && !layout.sharded_grads)
+      p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
   }
   if (trained) draw_values(ctx);
 }
@@ -67,13 +80,13 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
 void ParamStore::draw_values(RankContext& ctx) {
   for (Param& p : params_) {
     const int64_t row_size = p.shape.rank() == 1 ? 1 : p.shape[1];
-    const int64_t begin = shards_ == 1 ? 0 : p.padded / shards_ * ctx.rank();  // of the flat parameter
-    const int64_t end = std::min(p.shape.numel(), begin + p.padded / shards_);
+    const int64_t begin = local_begin(p);
+    const int64_t end = std::min(p.shape.numel(), begin + p.local());
     for (const ParamView& v : p.views) {
       const int64_t first = std::max(begin, v.row_begin * row_size);
       const int64_t last = std::min(end, (v.row_begin + v.rows) * row_size);
       if (first >= last) continue;
-      const int64_t at = p.offset / shards_ + first - begin;
+      const int64_t at = p.offset + first - begin;
       draw_weights(ctx, values_.narrow(0, at, last - first),
                    low_.defined() ? low_.narrow(0, at, last - first) : Tensor(), v.init, v.name,
                    first - v.row_begin * row_size);
@@ -106,9 +119,9 @@ void zero_untouched_rows(RankContext& ctx, Param& p) {
 }
 
 void ParamStore::finish_gradients(RankContext& ctx) {
-  if (layout_.sharded || layout_.sharded_grads) return;  // the sharding strategy writes its shards whole
-  for (Param& p : params_) {
-    if (p.trainable) zero_untouched_rows(ctx, p);
+  if (layout_.sharded_grads) return;  // as below
+  for (Param& p : params_) {          // a sharding strategy writes its shards whole
+    if (p.trainable && p.shards == 1) zero_untouched_rows(ctx, p);
   }
 }
 
@@ -144,12 +157,12 @@ std::vector<ParamSpan> ParamStore::spans(int rank, int world) const {
   }
   std::sort(trainable.begin(), trainable.end(),
             [](const Param* a, const Param* b) { return a->offset < b->offset; });
-  const int parts = layout_.sharded ? shards_ : world;
   std::vector<ParamSpan> spans;
   spans.reserve(trainable.size());
   for (const Param* p : trainable) {
+    const int64_t at = layout_.sharded ? p->offset : p->offset + p->padded / world * rank;
     spans.push_back({p->name, piece(values_, *p, rank, world), piece(low_, *p, rank, world),
-                     piece(grads_, *p, rank, world), p->decay, p->offset / parts, policy().state});
+                     piece(grads_, *p, rank, world), p->decay, at, policy().state});
   }
   return spans;
 }

@@ -1,7 +1,8 @@
 // All parameters of one model on one rank, and the two flat buffers behind them: values and the gradient
 // arena. Both are laid out in reverse execution order, the order in which backward completes gradients, each
 // parameter padded to world x 16 bytes: a bucket, a shard and `.grad` are all plain ranges. Parameters that
-// are frozen when the buffers are made come last, so that what is trained is one piece.
+// are frozen when the buffers are made come last, so that what is trained is one piece. Of a sharded model
+// the shards come first, then, in the same order, the parameters every rank has whole.
 #pragma once
 
 #include <deque>
@@ -16,7 +17,8 @@ namespace kiln {
 
 struct ParamLayout {
   Precision precision = Precision::fp32;
-  // Keep only this rank's 1/world of every value and gradient; a strategy's hooks gather on use.
+  // Keep only this rank's 1/world of the values and gradients of every parameter is_sharded() names; a
+  // strategy's hooks gather on use.
   bool sharded = false;
   // Keep whole values, but only this rank's part of every gradient; a strategy's hooks bring the room that
   // backward writes into.
@@ -37,6 +39,10 @@ struct ParamSpan {
   int64_t offset;  // elements, in this rank's flat buffers
   DType state;     // of an optimizer's moments beside it
 };
+
+// Which parameters of a sharded model are cut: the matrices of linear layers and embeddings. A norm's weight
+// is a vector; to gather so few bytes would take longer than to keep them everywhere saves.
+inline bool is_sharded(const Param& p) { return p.shape.rank() > 1; }
 
 // Writes zeros into the rows of a gradient that no contribution reached: whoever sums or reads it whole does
 // so after this. All rows count as touched from here on.
@@ -68,8 +74,8 @@ class ParamStore {
   const Tensor& grads() const { return grads_; }  // undefined for inference
   const ParamLayout& layout() const { return layout_; }
   PrecisionPolicy policy() const { return policy_of(layout_.precision, layout_.narrow_grads); }
-  int64_t total() const { return total_; }                  // elements, padded, whole model
-  int64_t local_total() const { return total_ / shards_; }  // of this rank's buffers
+  int64_t total() const { return total_; }              // elements, padded, whole model
+  int64_t local_total() const { return local_total_; }  // of this rank's buffers
   int shards() const { return shards_; }
   std::vector<ParamSpan> spans() const { return spans(0, 1); }  // trainable parameters, in arena order
   // The same, cut into `world` equal pieces of each parameter: those of `rank`.
@@ -78,19 +84,31 @@ class ParamStore {
   // it where it holds one rank's pieces only.
   Tensor piece(const Tensor& flat, const Param& p, int rank, int world) const;
 
+  // Those of the gradients that this rank adds to a sum over ranks: its shards, and on the first rank what
+  // all have whole. Of an unsharded model: all.
+  Tensor own_grads() const {
+    const bool first = shards_ == 1 || rank_ == 0;
+    return grads_.narrow(0, 0, first ? local_total_ : shard_total_);
+  }
+  // Of a sharded model, the gradients of the parameters every rank has whole.
+  Tensor whole_grads() const { return grads_.narrow(0, shard_total_, local_total_ - shard_total_); }
+
   // This rank's flat piece of a parameter (the whole of it when not sharded).
   Tensor local_value(const Param& p) const { return range(values_, p); }
   Tensor local_grad(const Param& p) const { return range(grads_, p); }
+  Tensor local_low(const Param& p) const { return range(low_, p); }
+  // Of the flat parameter, the first element of this rank's piece.
+  int64_t local_begin(const Param& p) const { return p.shards == 1 ? 0 : p.local() * rank_; }
 
  private:
-  Tensor range(const Tensor& flat, const Param& p) const {
-    return flat.narrow(0, p.offset / shards_, p.padded / shards_);
-  }
+  static Tensor range(const Tensor& flat, const Param& p) { return flat.narrow(0, p.offset, p.local()); }
+  void lay_out(RankContext& ctx);
 
   std::deque<Param> params_;
   ParamLayout layout_;
   int shards_ = 1;
-  int64_t total_ = 0;
+  int rank_ = 0;
+  int64_t total_ = 0, local_total_ = 0, shard_total_ = 0;
   Tensor values_, low_, grads_;
 };
 

@@ -16,6 +16,7 @@
 #include "base/crc32c.h"
 #include "device/cpu/host_limits.h"
 #include "device/gpu_info.h"
+#include "dist/comm/local_transport.h"
 #include "dist/comm/nccl_transport.h"
 #include "dist/comm/thread_group.h"
 
@@ -146,6 +147,14 @@ void run_process_rank(const RanksRequest& request, const RankOptions& given, con
   if (board) board->finish();
 }
 
+// One rank needs neither a thread of its own nor anybody to talk to.
+void run_alone(const RanksRequest& request, const RankOptions& options, const RankBody& body) {
+  RankContext ctx(options);
+  Communicator alone(ctx, make_alone_transport(ctx.backend()), request.comm);
+  body(ctx, alone);
+  ctx.synchronize();
+}
+
 }  // namespace
 
 RanksRequest launched_request(const ReadEnvironment& environment) {
@@ -200,6 +209,7 @@ void run_ranks(const RanksRequest& request, const RankOptions& options, const Ra
   if (request.transport == "threads") {
     RankOptions each = options;
     const int world = std::max(1, request.world);
+    if (world == 1) return run_alone(request, each, body);
     if (each.threads == 0) each.threads = std::max(1, read_host_limits().cpus_usable / world);
     return run_thread_ranks(world, each, body, request.comm);
   }

@@ -27,14 +27,6 @@ bool can_read(SafetensorsType type) {
 // Frequencies of the rotary embedding, which old files carry and every reader computes anew.
 bool is_left_over(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-bool same_shape(std::span<const uint64_t> a, const Shape& b) {
-  if (a.size() != static_cast<std::size_t>(b.rank())) return false;
-  for (int i = 0; i < b.rank(); ++i) {
-    if (a[static_cast<std::size_t>(i)] != static_cast<uint64_t>(b[i])) return false;
-  }
-  return true;
-}
-
 template <class T>
 void widen(const std::byte* bytes, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -45,6 +37,14 @@ void widen(const std::byte* bytes, std::span<float> out) {
 }
 
 }  // namespace
+
+bool same_shape(std::span<const uint64_t> a, const Shape& b) {
+  if (a.size() != static_cast<std::size_t>(b.rank())) return false;
+  for (int i = 0; i < b.rank(); ++i) {
+    if (a[static_cast<std::size_t>(i)] != static_cast<uint64_t>(b[i])) return false;
+  }
+  return true;
+}
 
 void to_floats(SafetensorsType type, const std::byte* bytes, std::span<float> out) {
   switch (type) {
@@ -215,10 +215,11 @@ void load_weights(WeightSource& source, const ModelConfig& config, RopeLayout la
   std::vector<float> piece;
   for (const WeightSpec& w : weights) {
     for_each_piece(w, is_turned(w) ? config.head_dim() : 1, [&](int64_t row, int64_t rows) {
+      done += static_cast<uint64_t>(rows * w.columns()) * sizeof(float);
+      if (!values.holds(w, row, rows)) return;  // another rank's
       piece.resize(static_cast<std::size_t>(rows * w.columns()));
       relaid.read(w, row, piece);
       values.write(w, row, piece);
-      done += piece.size() * sizeof(float);
       if (progress) progress(done, all);
     });
   }

@@ -42,9 +42,10 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   options.device = Device::meta(rank.device.target);
   options.backend = {};
   RankContext ctx(options);
-  // Micro-steps after the second allocate as the second does.
+  // Micro-steps after the second allocate as the second does; where gradients are summed beside the next
+  // micro-step, those after the third as the third.
   StepOptions shape = request.step;
-  shape.micro_steps = std::min(shape.micro_steps, 2);
+  shape.micro_steps = std::min(shape.micro_steps, request.strategy == "none" ? 2 : 3);
 
   Llama model(request.model);
   Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, {}));

@@ -144,12 +144,12 @@ std::vector<ParamSpan> ParamStore::spans(int rank, int world) const {
   }
   std::sort(trainable.begin(), trainable.end(),
             [](const Param* a, const Param* b) { return a->offset < b->offset; });
-  const int parts = layout_.sharded ? shards_ : world;
   std::vector<ParamSpan> spans;
   spans.reserve(trainable.size());
   for (const Param* p : trainable) {
+    const int64_t at = layout_.sharded ? p->offset / shards_ : p->offset + p->padded / world * rank;
     spans.push_back({p->name, piece(values_, *p, rank, world), piece(low_, *p, rank, world),
-                     piece(grads_, *p, rank, world), p->decay, p->offset / parts, policy().state});
+                     piece(grads_, *p, rank, world), p->decay, at, policy().state});
   }
   return spans;
 }

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "dist/collectives_check.h"
 #include "dist/ranks.h"
+#include "kiln/parse_number.h"
 #include "report/text_table.h"
 
 namespace kiln::cli {
@@ -55,6 +57,10 @@ ordered_json to_json(const CollectivesReport& r, const std::string& device) {
 }  // namespace
 
 void run_doctor_collectives(const CommonOptions& common) {
+  // A soak, and something to aim signals at.
+  const char* const repeat = std::getenv("KILN_COLLECTIVES_REPEAT");
+  const int64_t repeats =
+      repeat == nullptr ? 1 : parse_number<int64_t>("KILN_COLLECTIVES_REPEAT", repeat, 1, 1 << 30);
   RanksRequest request = launched_request();
   request.config = fmt::format("doctor --collectives --seed {} --device {}", common.seed, common.device);
   RankOptions options;
@@ -64,6 +70,7 @@ void run_doctor_collectives(const CommonOptions& common) {
   CollectivesReport report;
   run_ranks(request, options, [&](RankContext& ctx, Communicator& ranks) {
     CollectivesReport r = check_collectives(ctx, ranks, common.seed);
+    for (int64_t i = 1; i < repeats && r.passed(); ++i) r = check_collectives(ctx, ranks, common.seed);
     if (ranks.rank() == 0) report = std::move(r);
   });
   const std::string device = options.device.str();

@@ -1,6 +1,7 @@
 #include "dist/comm/nccl/call_watch.h"
 
 #include "base/error.h"
+#include "dist/comm/event_passed.h"
 
 namespace kiln {
 
@@ -40,7 +41,7 @@ std::string CallWatch::failure() {
 void CallWatch::loop() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    while (!calls_.empty() && backend_.passed(calls_.front().done)) {
+    while (!calls_.empty() && event_passed(backend_, calls_.front().done)) {
       spare_.push_back(calls_.front().done);
       calls_.pop_front();
       if (!calls_.empty()) calls_.front().begun = std::chrono::steady_clock::now();  // it begins only now

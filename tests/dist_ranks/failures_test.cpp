@@ -103,8 +103,9 @@ TEST_F(Failures, AParcelOfAnotherSizeIsToldByBothEnds) {
   if (rank == 0) said = error_of([&] { r.ranks.send(r.ctx, t, 1, "w").wait(r.ctx); });
   if (rank == 1) said = error_of([&] { r.ranks.recv(r.ctx, t, 0, "w").wait(r.ctx); });
   const std::string eight = "send to rank 1 of 8 fp32 (w)", nine = "send to rank 1 of 9 fp32 (w)";
-  if (rank == 0) EXPECT_EQ(said, cat("ranks disagree: rank 0 sends: ", eight, ", rank 1 expects: ", nine));
-  if (rank == 1) EXPECT_EQ(said, cat("ranks disagree: rank 1 expects: ", nine, ", rank 0 sends: ", eight));
+  const std::string of_sender = cat("ranks disagree: rank 0 sends: ", eight, ", rank 1 expects: ", nine);
+  const std::string of_taker = cat("ranks disagree: rank 1 expects: ", nine, ", rank 0 sends: ", eight);
+  EXPECT_EQ(said, rank == 0 ? of_sender : rank == 1 ? of_taker : "");
   (void)told_by_all(said);
 }
 

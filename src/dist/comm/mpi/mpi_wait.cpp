@@ -79,14 +79,20 @@ MPI_Request* MpiWaits::add(int peer, bool receives) {
   requests_.push_back(MPI_REQUEST_NULL);
   peers_.push_back(peer);
   receives_.push_back(receives);
+  ++open_;
   return &requests_.back();
 }
 
+// MPI_Testall would leave those that are done unmarked until all are.
 bool MpiWaits::test() {
   int done = 0;
-  check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
-            "MPI_Testall");
-  return done != 0;
+  which_.resize(requests_.size());
+  check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, which_.data(),
+                         MPI_STATUSES_IGNORE),
+            "MPI_Testsome");
+  if (done == MPI_UNDEFINED) return true;  // none is under way
+  open_ -= static_cast<std::size_t>(done);
+  return open_ == 0;
 }
 
 // A spinning rank takes a core from the one it waits for wherever ranks outnumber cores, so after a moment it

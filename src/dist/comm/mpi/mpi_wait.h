@@ -56,7 +56,12 @@ class MpiWaits {
   bool all();
   bool any_time(std::chrono::milliseconds at_most);  // as all(), within so long
   std::vector<int> open_peers() const;               // of the requests that are not done, each once
-  void forget() { requests_.clear(), peers_.clear(), receives_.clear(); }  // all are done
+  void forget() {                                    // all are done
+    requests_.clear();
+    peers_.clear();
+    receives_.clear();
+    open_ = 0;
+  }
 
  private:
   bool poll_until(Clock::time_point deadline);
@@ -67,6 +72,8 @@ class MpiWaits {
   std::vector<MPI_Request> requests_;
   std::vector<int> peers_;
   std::vector<bool> receives_;
+  std::vector<int> which_;
+  std::size_t open_ = 0;  // not done yet
 };
 
 }  // namespace kiln

@@ -237,6 +237,7 @@ BenchAllReduceReport bench_allreduce(const BenchAllReduceRequest& request,
         own.world = ranks;
         own.transport = transport;
         own.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * r.timeout));
+        own.comm.algorithm = parse_comm_algorithm(algorithm, "--algorithm");
         own.sums = r.sums == "engine" ? MpiSums::engine : MpiSums::ranked;
         own.config =
             fmt::format("bench allreduce {} {}", algorithm, joined(r.sizes, [](Bytes b) { return b.value; }));

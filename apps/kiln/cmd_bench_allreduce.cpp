@@ -45,7 +45,7 @@ BenchAllReduceRequest read_request(const Typed& t, const CommonOptions& common) 
     return w;
   });
   r.algorithms = read_list<std::string>(t.algorithms, [](const std::string& w) {
-    index_of("--algorithm", w, {"direct"});
+    (void)parse_comm_algorithm(w, "--algorithm");
     return w;
   });
   r.dtypes = parse_dtypes(t.dtypes);

@@ -25,11 +25,18 @@ struct Typed {
   std::vector<std::string> command;
 };
 
+// Of ranks that fail: the calls they made last, a file each.
+std::string flight_folder(const std::string& out) {
+  return (std::filesystem::absolute(out) / "flight").string();
+}
+
 // In this process: the command itself starts the threads.
-void run_threads(const Typed& t, int ranks, const std::vector<std::string>& command) {
+void run_threads(const Typed& t, int ranks, const std::string& flight,
+                 const std::vector<std::string>& command) {
   ::setenv(kTransportVariable, "threads", 1);
   ::setenv(kRanksVariable, std::to_string(ranks).c_str(), 1);
   ::setenv(kTimeoutVariable, t.timeout.c_str(), 1);
+  ::setenv(kFlightVariable, flight.c_str(), 1);
   const Request request = parse_command_line(command);
   if (request.run) {
     request.run();
@@ -38,7 +45,7 @@ void run_threads(const Typed& t, int ranks, const std::vector<std::string>& comm
   }
 }
 
-void run_run(const Typed& t) {
+void run_run(const Typed& t, const std::string& out) {
   const int ranks = parse_number<int>("--nproc", t.ranks, 1, 1 << 16);
   index_of("--transport", t.transport, {"mpi", "threads", "nccl"});
   const double timeout = parse_number<double>("--comm-timeout", t.timeout, 0.1, 1e6);
@@ -50,13 +57,14 @@ void run_run(const Typed& t) {
   if (command.front() == "run") throw Error("kiln run cannot start kiln run", {}, ErrorKind::usage);
   if (std::getenv(kLaunchFolderVariable) != nullptr)
     throw Error("kiln run was started by kiln run", "one of them is enough", ErrorKind::usage);
-  if (t.transport == "threads") return run_threads(t, ranks, command);
+  if (t.transport == "threads") return run_threads(t, ranks, flight_folder(out), command);
   (void)parse_command_line(command);  // a wrong word is told once, and not by every rank
   LaunchRequest request;
   request.ranks = ranks;
   request.transport = t.transport;
   request.timeout = timeout;
   request.hosts = t.hosts;
+  request.flight_folder = flight_folder(out);
   request.command = {std::filesystem::read_symlink(kOwnProgram).string()};
   request.command.insert(request.command.end(), command.begin(), command.end());
   const StopOnSignals signals;
@@ -66,7 +74,7 @@ void run_run(const Typed& t) {
 
 }  // namespace
 
-CommandBody add_run(CLI::App& app, const CommonOptions&) {
+CommandBody add_run(CLI::App& app, const CommonOptions& common) {
   auto t = std::make_shared<Typed>();
   app.add_option("--nproc,-n", t->ranks, "How many ranks")->type_name("N")->required();
   app.add_option("--transport", t->transport, "mpi (default), threads or nccl")->type_name("NAME");
@@ -76,7 +84,7 @@ CommandBody add_run(CLI::App& app, const CommonOptions&) {
   app.add_option("--host", t->hosts, "Machines, as mpirun's --host has them (default this one)")
       ->type_name("A,B");
   app.add_option("--word", t->command, "A word after `--`")->allow_extra_args(false)->group("");
-  return [t] { run_run(*t); };
+  return [t, &common] { run_run(*t, common.out); };
 }
 
 }  // namespace kiln::cli

@@ -18,7 +18,6 @@
 #include <random>
 
 #include "base/on_exit.h"
-#include "device/cpu/host_limits.h"
 #include "dist/comm/mpi_process.h"
 #include "dist/ranks.h"
 
@@ -97,22 +96,20 @@ std::string token() {
 
 std::vector<std::string> mpirun_words(const LaunchRequest& r, const std::string& mpirun,
                                       const std::string& folder) {
-  const int cores = read_host_limits().cpus_usable;
   std::vector<std::string> words = {mpirun, "--allow-run-as-root", "--oversubscribe", "-n",
                                     std::to_string(r.ranks)};
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
-  // Bound ranks would share a core with their own threads; only where each can have several are they bound.
-  if (cores >= 2 * r.ranks && r.hosts.empty()) {
-    add({"--map-by", cat("slot:PE=", cores / r.ranks), "--bind-to", "core"});
-  } else {
-    add({"--bind-to", "none"});
-  }
+  // mpirun would bind each rank to one core, or to a socket: its own threads would then share that core, and
+  // ranks that outnumber cores could not move to a free one. Ranks take their share of threads, the kernel
+  // places them.
+  add({"--bind-to", "none"});
   if (!r.hosts.empty()) add({"--host", r.hosts});
   auto variable = [&](const char* name, const std::string& value) { add({"-x", cat(name, "=", value)}); };
   variable(kTransportVariable, r.transport);
   variable(kTimeoutVariable, cat(r.timeout));
   variable(kLaunchFolderVariable, folder);
   variable(kJobVariable, token());
+  if (!r.flight_folder.empty()) variable(kFlightVariable, r.flight_folder);
   words.insert(words.end(), r.command.begin(), r.command.end());
   return words;
 }

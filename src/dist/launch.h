@@ -15,6 +15,7 @@ struct LaunchRequest {
   std::string transport = "mpi";     // mpi or nccl
   double timeout = 60;               // seconds, of a collective; also for ranks to meet
   std::string hosts;                 // "a,b" as mpirun's --host has it; empty: this machine alone
+  std::string flight_folder;         // where ranks leave their last calls when one fails; empty: nowhere
   std::vector<std::string> command;  // the program's path and its arguments
   int output = 1;                    // the file that rank 0's stdout goes to
   // A line of a rank's stderr; rank -1: of mpirun. Default: to stderr, with the rank before it.

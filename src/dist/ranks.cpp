@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -52,6 +53,24 @@ void print_nothing_more() {
   ::dup2(nothing, STDOUT_FILENO);
   ::close(nothing);
 }
+
+// Made before anything fails, and gone again where nothing did.
+class FlightFolder {
+ public:
+  explicit FlightFolder(std::string path) : path_(std::move(path)) {
+    std::error_code ignored;  // without it ranks say that there is no record, and go on
+    if (!path_.empty()) std::filesystem::create_directories(path_, ignored);
+  }
+  ~FlightFolder() {
+    std::error_code ignored;  // not empty: there are records in it
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+  }
+  FlightFolder(const FlightFolder&) = delete;
+  FlightFolder& operator=(const FlightFolder&) = delete;
+
+ private:
+  std::string path_;
+};
 
 RankOptions options_of(const RankOptions& given, const RankEnv& env, int rank, int world) {
   RankOptions mine = given;
@@ -140,6 +159,7 @@ RanksRequest launched_request(const ReadEnvironment& environment) {
   int world = 0;
   read_variable(environment, kRanksVariable, 1, 1 << 16, world);
   if (r.transport == "threads") r.world = std::max(1, world);
+  if (const char* const folder = environment(kFlightVariable)) r.comm.flight_folder = folder;
   double seconds = 0;
   read_variable(environment, kTimeoutVariable, 0.001, 1e6, seconds);
   if (seconds > 0) r.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * seconds));
@@ -176,6 +196,7 @@ void check_cards(const std::vector<std::string>& cards) {
 }
 
 void run_ranks(const RanksRequest& request, const RankOptions& options, const RankBody& body) {
+  const FlightFolder flight(request.comm.flight_folder);
   if (request.transport == "threads") {
     RankOptions each = options;
     const int world = std::max(1, request.world);

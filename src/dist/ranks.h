@@ -18,7 +18,8 @@ inline constexpr const char* kTransportVariable = "KILN_TRANSPORT";
 inline constexpr const char* kRanksVariable = "KILN_RANKS";                 // of threads
 inline constexpr const char* kTimeoutVariable = "KILN_COMM_TIMEOUT";        // seconds
 inline constexpr const char* kLaunchFolderVariable = "KILN_LAUNCH_FOLDER";  // board and error pipes
-inline constexpr const char* kJobVariable = "KILN_JOB";                     // the token of a rendezvous
+inline constexpr const char* kFlightVariable = "KILN_FLIGHT_FOLDER";  // for the last calls of ranks that fail
+inline constexpr const char* kJobVariable = "KILN_JOB";               // the token of a rendezvous
 
 struct RanksRequest {
   std::string transport = "threads";  // threads, mpi or nccl

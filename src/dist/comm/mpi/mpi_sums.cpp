@@ -163,16 +163,16 @@ void MpiGroup::engine_reduce(const std::byte* in, std::byte* out, int64_t count,
   if (scatter) {
     if (count > INT32_MAX)
       throw Error(cat("[", title, "] MPI counts to 2147483647, got ", count, " elements"));
-    check_mpi(
-        MPI_Ireduce_scatter_block(in, out, static_cast<int>(count), type, op, comm_, w.add(rank_, true)),
-        "MPI_Ireduce_scatter_block");
+    check_mpi(MPI_Ireduce_scatter_block(in, out, static_cast<int>(count), type, op, comm_,
+                                        w.add(kNobodyKnows, true)),
+              "MPI_Ireduce_scatter_block");
     return finish(w, title);
   }
   constexpr int64_t kStep = 16 << 20;
   for (int64_t first = 0; first < count; first += kStep) {
     std::byte* const place = out + first * static_cast<int64_t>(size_of(dtype));
     check_mpi(MPI_Iallreduce(MPI_IN_PLACE, place, static_cast<int>(std::min(kStep, count - first)), type, op,
-                             comm_, w.add(rank_, true)),
+                             comm_, w.add(kNobodyKnows, true)),
               "MPI_Iallreduce");
     finish(w, title);
   }

@@ -1,5 +1,5 @@
-// Sums over ranks. `ranked` sends every piece to the one rank that sums it, and the sum back: as many bytes as
-// a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in rank order. 100 MB of
+// Sums over ranks. `ranked` sends every piece to the one rank that sums it, and the sum back: as many bytes
+// as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in rank order. 100 MB of
 // fp32 between two processes on two cores with much other work, in turns: MPI_Allreduce 154 ms (p20-p80
 // 146-193), this 144 (128-166), MPI_Iallreduce, which `engine` polls, 315 (283-330):
 // bench/peers/mpi_allreduce.cpp.

@@ -22,6 +22,18 @@ std::string where(const BoardLine& line) {
   return s + " before its first collective";
 }
 
+// After a time-out: whoever has noted no failure of its own when all others have, with where it was. In the
+// middle of a collective a rank may wait for one that itself waits for the one to blame.
+std::string silent_ranks(const std::vector<BoardLine>& ranks, const std::string& error) {
+  std::string s;
+  if (error.find(" waited ") == std::string::npos) return s;
+  for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+    const BoardLine& l = ranks[static_cast<std::size_t>(r)];
+    if (l.state != RankState::failed) s += cat(s.empty() ? "; silent: " : ", ", who(r, l), where(l));
+  }
+  return s;
+}
+
 }  // namespace
 
 MpirunVerdict read_verdict(const std::string& chatter) {
@@ -57,7 +69,7 @@ Error explain_failure(const std::vector<BoardLine>& ranks, const MpirunVerdict& 
   }
   if (first >= 0) {
     const BoardLine l = line_of(first);
-    return Error(cat(who(first, l), ": ", l.error), l.hint, l.kind);
+    return Error(cat(who(first, l), ": ", l.error, silent_ranks(ranks, l.error)), l.hint, l.kind);
   }
   if (verdict.rank >= 0)
     return Error(cat(who(verdict.rank, line_of(verdict.rank)), " ended with status ", verdict.exit_status,

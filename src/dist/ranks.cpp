@@ -138,6 +138,10 @@ void run_process_rank(const RanksRequest& request, const RankOptions& given, con
       ranks.drain(ctx);
       ctx.synchronize();
       ranks.barrier(ctx, "end of the run");
+    } catch (const Error& e) {
+      if (board) board->fail(e);  // now, and not after MPI's leave: the launcher asks who has noticed
+      ranks.abort(e.what());
+      throw;
     } catch (const std::exception& e) {
       ranks.abort(e.what());
       throw;

@@ -80,6 +80,17 @@ TEST(Launch, TheFirstErrorOfARankIsTheCause) {
   EXPECT_EQ(e.kind(), ErrorKind::unavailable);
 }
 
+TEST(Launch, AfterATimeOutTheSilentRankIsNamedToo) {
+  std::vector<BoardLine> ranks(3, line(RankState::failed, 20, "broadcast from rank 0 of 8 fp32", true));
+  ranks[0].error = ranks[1].error = "[broadcast] rank 0 waited 3000 ms; not done: rank 1";
+  ranks[1].failed_at = 1;
+  ranks[2] = line(RankState::joined, 22, "all_gather of 3 fp32 (w)", false);
+  EXPECT_STREQ(
+      explain_failure(ranks, {0, 0, 1}, 1).what(),
+      "rank 0 (pid 20 on node7): [broadcast] rank 0 waited 3000 ms; not done: rank 1; silent: rank 2 (pid 22 "
+      "on node7) after all_gather of 3 fp32 (w)");
+}
+
 TEST(Launch, WithoutANoteTheStatusIsTold) {
   EXPECT_STREQ(explain_failure({line(RankState::joined, 11, "", false)}, {0, 0, 7}, 7).what(),
                "rank 0 (pid 11 on node7) ended with status 7 before its first collective");

@@ -21,7 +21,7 @@ TEST(LinkFit, FindsLatencyAndBandwidth) {
   EXPECT_FALSE(f->latency_bound(2e5));
   EXPECT_NEAR(f->bus_bandwidth(4), 7.5e9, 1e5);  // 2 (N-1)/N of the tensor crosses each wire
   EXPECT_NEAR(f->step_latency(4), 20e-6 / 6, 1e-9);
-  EXPECT_EQ(f->verdict(), "latency-bound below 97.7 KiB, bandwidth-bound above");
+  EXPECT_EQ(f->verdict(), "latency-bound below 97.66 KiB, bandwidth-bound above");
 }
 
 TEST(LinkFit, NoiseOfTheLargeSizesDoesNotDecideTheLatency) {

@@ -35,7 +35,10 @@ MpiGroup::~MpiGroup() = default;
 
 std::string MpiGroup::names(const std::vector<int>& ranks) const {
   std::string s;
-  for (int r : ranks) s += cat(s.empty() ? "rank " : ", rank ", members_[static_cast<std::size_t>(r)]);
+  for (int r : ranks) {
+    if (r == kNobodyKnows) return "another rank";
+    s += cat(s.empty() ? "rank " : ", rank ", members_[static_cast<std::size_t>(r)]);
+  }
   return s.empty() ? "nobody" : s;
 }
 
@@ -78,15 +81,33 @@ void MpiGroup::all_gather(const std::byte* in, std::byte* out, std::size_t bytes
   }
 }
 
+// Down a binomial tree, in pieces: a rank passes one on while it takes the next. By hand, for MPI_Ibcast does
+// not say for whom it waits.
 void MpiGroup::broadcast(std::byte* data, std::size_t bytes, int root, const std::string& title) {
-  constexpr std::size_t kStep = 16u << 20;
-  MpiWaits w = waits();
-  for (std::size_t first = 0; first < bytes; first += kStep) {
-    check_mpi(MPI_Ibcast(data + first, static_cast<int>(std::min(kStep, bytes - first)), MPI_BYTE, root,
-                         comm_, w.add(root, rank_ != root)),
-              "MPI_Ibcast");
-    finish(w, title);
+  constexpr std::size_t kPiece = 1u << 20;
+  const int place = (rank_ - root + world_) % world_;  // the root's is 0
+  int parent = -1;
+  std::vector<int> children;
+  for (int bit = 1; bit < world_; bit *= 2) {
+    if ((place & bit) != 0) {
+      parent = (place - bit + root) % world_;
+      break;
+    }
+    if (place + bit < world_) children.push_back((place + bit + root) % world_);
   }
+  std::reverse(children.begin(), children.end());  // the largest part of the tree first
+  MpiWaits going = waits();
+  for (std::size_t first = 0; first < bytes; first += kPiece) {
+    const std::size_t n = std::min(kPiece, bytes - first);
+    if (parent >= 0) {
+      MpiWaits coming = waits();
+      receive(coming, data + first, n, parent, kDataTag);
+      finish(coming, title);
+    }
+    finish(going, title);
+    for (int child : children) send(going, data + first, n, child, kDataTag);
+  }
+  finish(going, title);
 }
 
 void MpiGroup::pass(const std::byte* in, int to, std::byte* out, int from, std::size_t bytes,
@@ -102,7 +123,7 @@ void MpiGroup::pass(const std::byte* in, int to, std::byte* out, int from, std::
 
 void MpiGroup::gather_small(const void* mine, void* all, int bytes, const std::string& title) {
   MpiWaits w = waits();
-  check_mpi(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm_, w.add(rank_, true)),
+  check_mpi(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm_, w.add(kNobodyKnows, true)),
             "MPI_Iallgather");
   if (!w.all())
     throw Error(cat("[", title, "] ", names({rank_}), " waited ", options_.comm.timeout.count(),

@@ -1,7 +1,8 @@
 // Sums over ranks. `ranked` sends every piece to the one rank that sums it, and the sum back: as many bytes
-// as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in rank order. Measured
-// on two busy cores, 100 MB of fp32 between two processes, medians of 7 interleaved: MPI_Allreduce 3.3 s,
-// MPI_Iallreduce 5.4 s, this 1.9 s; between four 4.3, 6.2 and 2.4 s.
+// as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in rank order. 100 MB of
+// fp32 between two processes on two cores with much other work, in turns: MPI_Allreduce 154 ms (p20-p80
+// 146-193), this 144 (128-166), MPI_Iallreduce, which `engine` polls, 315 (283-330):
+// bench/peers/mpi_allreduce.cpp.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -163,16 +164,16 @@ void MpiGroup::engine_reduce(const std::byte* in, std::byte* out, int64_t count,
   if (scatter) {
     if (count > INT32_MAX)
       throw Error(cat("[", title, "] MPI counts to 2147483647, got ", count, " elements"));
-    check_mpi(
-        MPI_Ireduce_scatter_block(in, out, static_cast<int>(count), type, op, comm_, w.add(rank_, true)),
-        "MPI_Ireduce_scatter_block");
+    check_mpi(MPI_Ireduce_scatter_block(in, out, static_cast<int>(count), type, op, comm_,
+                                        w.add(kNobodyKnows, true)),
+              "MPI_Ireduce_scatter_block");
     return finish(w, title);
   }
   constexpr int64_t kStep = 16 << 20;
   for (int64_t first = 0; first < count; first += kStep) {
     std::byte* const place = out + first * static_cast<int64_t>(size_of(dtype));
     check_mpi(MPI_Iallreduce(MPI_IN_PLACE, place, static_cast<int>(std::min(kStep, count - first)), type, op,
-                             comm_, w.add(rank_, true)),
+                             comm_, w.add(kNobodyKnows, true)),
               "MPI_Iallreduce");
     finish(w, title);
   }

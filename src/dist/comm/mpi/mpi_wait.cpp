@@ -95,30 +95,31 @@ bool MpiWaits::test() {
   return open_ == 0;
 }
 
-// A spinning rank takes a core from the one it waits for wherever ranks outnumber cores, so after a moment it
-// offers the core to others, and after a longer one it sleeps between looks.
+// A rank that spins takes a core from whoever could use it, one that gives its core away waits for the next
+// turn: some milliseconds on a busy machine, more than a piece of data takes. So it spins for a moment, then
+// yields, then sleeps between looks: whoever is waited for that long is still computing.
 bool MpiWaits::poll_until(Clock::time_point deadline) {
-  constexpr int kSpins = 200;
-  constexpr auto kAwake = std::chrono::milliseconds(20), kListenEvery = std::chrono::milliseconds(2);
-  for (int i = 0; i < kSpins; ++i) {
-    if (test()) return true;
-  }
+  constexpr auto kSpin = std::chrono::microseconds(300), kAwake = std::chrono::microseconds(20000);
+  constexpr auto kListenEvery = std::chrono::milliseconds(2);
+  if (test()) return true;
   const Clock::time_point begun = Clock::now();
   Clock::time_point listened = begun;
-  while (!test()) {
+  for (;;) {
+    for (int i = 0; i < 20; ++i) {  // the clock costs as much as a look
+      if (test()) return true;
+    }
     const Clock::time_point now = Clock::now();
     if (now - listened > kListenEvery) {
       alarm_.listen();
       listened = now;
     }
     if (now > deadline) return false;
-    if (now - begun < kAwake) {
-      ::sched_yield();
-    } else {
+    if (now - begun > kAwake) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else if (now - begun > kSpin) {
+      ::sched_yield();
     }
   }
-  return true;
 }
 
 bool MpiWaits::all() { return poll_until(Clock::now() + timeout_); }

@@ -42,6 +42,8 @@ class MpiAlarm {
   std::string sent_;
 };
 
+inline constexpr int kNobodyKnows = -1;  // whom a collective of MPI's own waits for
+
 // Requests under way, each with the rank it depends on.
 class MpiWaits {
  public:

@@ -104,7 +104,7 @@ TEST(RankEnv, ContradictionsAreRefused) {
       {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}};
   EXPECT_EQ(read(both).source, "Open MPI");  // they agree
   Variables other = both;
-  other["WORLD_SIZE"] = "4";
+  other["WORLD_SIZE"] = std::string("4");
   EXPECT_EQ(refusal(other), "Open MPI says rank 0 of 2, torchrun says rank 0 of 4");
 }
 

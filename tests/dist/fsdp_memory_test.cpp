@@ -26,8 +26,8 @@ TinyRun run_of(Precision precision) {
   TinyRun run;
   run.precision = precision;
   run.model.vocab = 1031;
-  run.model.d_model = 96;
-  run.model.d_ff = 257;
+  run.model.d_model = 192;
+  run.model.d_ff = 515;
   run.model.layers = 3;
   return run;
 }

@@ -132,6 +132,7 @@ std::string plain_checkpoint(const TinyRun& run, const RunFolder& folder) {
   state.scalars = t.step->finish();
   state.identity = {std::string(name_of(run.precision)), ""};
   state.loader.context = run.step.context;
+  state.loader.tokens = 1000;
   return save_checkpoint(folder, {t.ctx, t.model, t.step->optimizer(), nullptr, {}}, state, 3, no_warning);
 }
 
@@ -203,6 +204,7 @@ std::vector<double> go_on(const TinyRun& run, const StrategyOf& make, int world,
     if (save != nullptr) {
       TrainState state;
       state.loader.context = run.step.context;
+      state.loader.tokens = 1000;
       state.scalars = step.finish();
       save_checkpoint_of_ranks(ctx.rank() == 0 ? save : nullptr, parts, state, 3, no_warning);
     }
@@ -270,6 +272,7 @@ TEST(ShardedCheckpoint, ASaveThatFailsFailsOnEveryRankAndLeavesNoTrace) {
                    [&](const std::string& line) { warned[ctx.rank()] = line; });
     TrainState state;
     state.loader.context = 1;
+    state.loader.tokens = 1000;
     state.scalars.attempt = 1;
     saver.save(state);
     EXPECT_FALSE(saver.error());
@@ -323,6 +326,7 @@ TEST(ShardedCheckpoint, AStepOfTheFaultLoop) {
     const auto found = newest_checkpoint(folder.checkpoints(), {});
     TrainState state;
     state.loader.context = 1;
+    state.loader.tokens = 1000;
     if (found) state = read_train_state(*found);
     clear_leftovers(folder, state.step());
     if (found) retire_checkpoints(folder, state.step(), 2, {});

@@ -11,7 +11,10 @@ MomentValues::MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptim
     : NamedValues("moment"), ctx_(ctx), flat_(which == Moment::first ? optimizer.m() : optimizer.v()) {
   if (ctx.device().is_meta()) throw Error("an optimizer on meta has no values to read or write");
   std::map<std::string_view, const Param*> params;
-  for (const Param& p : store.params()) params.emplace(p.name, &p);
+  for (const Param& p : store.params()) {
+    params.emplace(p.name, &p);
+    if (p.trainable) add(p, 0, 0, 0);  // it has moments, be they all on other ranks
+  }
   int64_t at = 0;
   for (const ParamSpan& s : optimizer.spans()) {
     const auto found = params.find(s.name);

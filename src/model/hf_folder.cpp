@@ -196,6 +196,9 @@ void HfFolder::read(const WeightSpec& weight, int64_t first_row, std::span<float
   const auto found = places_.find(weight.name);
   if (found == places_.end()) throw Error(cat(path_, " has no tensor ", weight.name));
   const auto& [file, entry] = found->second;
+  if (!same_shape(entry.shape, weight.shape))
+    throw Error(cat(file->path(), ": tensor ", weight.name, " is ", entry.shape_text(), "; ",
+                    weight.shape.str(), " is needed"));
   const std::size_t size = static_cast<std::size_t>(bits_of(entry.type)) / 8;
   const std::span<const std::byte> bytes = file->bytes(entry);
   const auto begin = static_cast<std::size_t>(first_row * weight.columns());

@@ -13,7 +13,7 @@ MomentValues::MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptim
   std::map<std::string_view, const Param*> params;
   for (const Param& p : store.params()) {
     params.emplace(p.name, &p);
-    add(p, 0, 0, 0);  // known, though a rank may have nothing of it
+    if (p.trainable) add(p, 0, 0, 0);  // it has moments, be they all on other ranks
   }
   int64_t at = 0;
   for (const ParamSpan& s : optimizer.spans()) {

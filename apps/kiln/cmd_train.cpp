@@ -25,7 +25,7 @@ struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
       held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens,
-      loss_scale, scale_interval, ranks, bucket_mb;
+      loss_scale, scale_interval, ranks, tensor_ranks, bucket_mb;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -69,6 +69,7 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
   read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
   read_number<int>("--ranks", t.ranks, 1, 1 << 16, r.ranks);
+  read_number<int>("--tp", t.tensor_ranks, 1, 1 << 16, r.tensor_ranks);
   read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
@@ -138,6 +139,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"skipped", outcome.skipped},
               {"strategy", request.strategy},
               {"ranks", request.ranks},
+              {"tp", request.tensor_ranks},
               {"transport", request.transport},
               {"wanted_steps", request.steps},
               {"stopped", outcome.steps < request.steps},
@@ -237,8 +239,12 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--threads", t->threads, "Of the CPU, of each rank (default all, shared out)")
       ->type_name("N");
   app.add_option("--ranks", t->ranks, "Ranks that share the batch out (default 1)")->type_name("N");
+  app.add_option("--tp", t->tensor_ranks,
+                 "Of them, ranks that hold one model between them: tensor parallel (default 1)")
+      ->type_name("N");
   app.add_option("--strategy", r.strategy,
-                 "How: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, zero1:simple, zero1, "
+                 "How the others share: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, "
+                 "zero1:simple, zero1, "
                  "zero2 or fsdp")
       ->type_name("NAME");
   app.add_option("--transport", r.transport, "threads, or auto (default): what carries their collectives")

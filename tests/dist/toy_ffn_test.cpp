@@ -66,7 +66,10 @@ TEST_P(FfnOnRanks, IsTheEquations) {
       Shaker shake(round, ctx.rank());
       ParallelRank place(ctx, all, tensor, strategy);
       Strategy& s = place.strategy();
-      ToyFfn ffn(ctx, place.partition(), {.sharded = s.shards_params(), .tensor_ranks = tensor});
+      ToyFfn ffn(ctx, place.partition(),
+                 {.sharded = s.shards_params(),
+                  .sharded_grads = s.shards_grads() && !s.shards_params(),
+                  .tensor_ranks = tensor});
       s.attach(ffn.store);
       values.take(ctx, ffn.store, ffn.store.values());
       // The rows of this rank's part of the batch; the same on all ranks that hold one model.

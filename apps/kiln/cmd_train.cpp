@@ -26,7 +26,7 @@ struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
       held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens,
-      loss_scale, scale_interval, ranks, bucket_mb, fsdp_prefetch;
+      loss_scale, scale_interval, ranks, tensor_ranks, bucket_mb, fsdp_prefetch;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -71,6 +71,7 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
   read_number<int>("--ranks", t.ranks, 1, 1 << 16, r.ranks);
   take_launched_ranks(r, !t.ranks.empty());
+  read_number<int>("--tp", t.tensor_ranks, 1, 1 << 16, r.tensor_ranks);
   read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
   read_number<int>("--fsdp-prefetch", t.fsdp_prefetch, 0, 64, r.fsdp_prefetch);
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
@@ -141,6 +142,7 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"skipped", outcome.skipped},
               {"strategy", request.strategy},
               {"ranks", request.ranks},
+              {"tp", request.tensor_ranks},
               {"transport", outcome.transport},
               {"wanted_steps", request.steps},
               {"stopped", outcome.steps < request.steps},
@@ -240,8 +242,12 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--threads", t->threads, "Of the CPU, of each rank (default all, shared out)")
       ->type_name("N");
   app.add_option("--ranks", t->ranks, "Ranks that share the batch out (default 1)")->type_name("N");
+  app.add_option("--tp", t->tensor_ranks,
+                 "Of them, ranks that hold one model between them: tensor parallel (default 1)")
+      ->type_name("N");
   app.add_option("--strategy", r.strategy,
-                 "How: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, zero1:simple, zero1, "
+                 "How the others share: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, "
+                 "zero1:simple, zero1, "
                  "zero2 or fsdp")
       ->type_name("NAME");
   app.add_option("--transport", r.transport,

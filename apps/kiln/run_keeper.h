@@ -8,7 +8,8 @@ namespace kiln::cli {
 
 class RunKeeper final : public RunListener {
  public:
-  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
+  // `saver` may be null: then nothing is saved.
+  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver* saver,
             const BatchLoader& loader, TrainState state)
       : request_(request),
         parts_(parts),
@@ -30,7 +31,7 @@ class RunKeeper final : public RunListener {
   const TrainRequest& request_;
   CheckpointParts parts_;
   TrainView& view_;
-  RunSaver& saver_;
+  RunSaver* saver_;
   const BatchLoader& loader_;
   TrainState state_;
   bool warm_ = false;  // the first step of a process also warms everything up

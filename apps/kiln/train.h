@@ -53,6 +53,7 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   uint64_t seed = 0;
   std::string strategy = "none";  // by the names of strategy_names()
   int ranks = 1;                  // each takes its part of the batch
+  int tensor_ranks = 1;           // of them, those that hold one model between them and take the same part
   std::string transport = "auto";
   double bucket_mb = 25;
   int fsdp_prefetch = 1;  // weights under way while one is in use

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "kiln/bench_options.h"
 #include "model/hf_config.h"
+#include "model/partition.h"
 #include "model/size_registry.h"
 #include "train/presets.h"
 
@@ -52,9 +53,11 @@ HfConfig hf_config_of(const TrainRequest& r) {
   return c;
 }
 
+int data_ranks_of(const TrainRequest& r) { return r.ranks / r.tensor_ranks; }
+
 StepOptions step_of(const TrainRequest& r) {
   StepOptions s;
-  s.batch = r.batch / r.ranks;
+  s.batch = r.batch / data_ranks_of(r);
   s.context = r.context;
   s.micro_steps = r.micro_steps;
   s.max_norm = r.clip;
@@ -132,19 +135,31 @@ void check_request(const TrainRequest& r) {
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
   at_least("--ranks", r.ranks, 1);
   index_of("--transport", r.transport, {"auto", "threads", "mpi", "nccl"});
-  check_strategy(r.strategy, r.ranks);
+  at_least("--tp", r.tensor_ranks, 1);
+  if (r.ranks % r.tensor_ranks != 0)
+    throw Error(cat("--ranks is ", r.ranks, " and --tp is ", r.tensor_ranks,
+                    ": the ranks do not divide into models of ", r.tensor_ranks),
+                cat("--ranks is data-parallel x tensor-parallel ranks: --ranks ",
+                    (r.ranks / r.tensor_ranks + 1) * r.tensor_ranks, ", say"),
+                ErrorKind::usage);
+  const int data_ranks = data_ranks_of(r);
+  check_strategy(r.strategy, data_ranks);
   if (!(r.bucket_mb >= 0))
     throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
   (void)strategy_of(r);
-  if (r.batch % r.ranks != 0)
+  if (r.batch % data_ranks != 0)
     throw Error(cat("--batch is ", r.batch, " and --ranks is ", r.ranks,
-                    r.batch < r.ranks ? ": some ranks would have no sequence"
-                                      : ": the batch does not divide among them"),
-                cat("--batch ", (r.batch / r.ranks + 1) * r.ranks, " does"), ErrorKind::usage);
+                    r.tensor_ranks > 1 ? cat(", ", data_ranks, " models of ", r.tensor_ranks, " ranks") : "",
+                    r.batch < data_ranks ? ": some ranks would have no sequence"
+                                         : ": the batch does not divide among them"),
+                cat("--batch ", (r.batch / data_ranks + 1) * data_ranks, " does"), ErrorKind::usage);
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   (void)precision_of(r);
-  (void)model_of(r);
+  check_parts(model_of(r), r.tensor_ranks);
+  if (r.tensor_ranks > 1 && std::filesystem::is_directory(r.model))
+    throw Error(cat("--tp is ", r.tensor_ranks, ", and the weights in ", r.model, " are read whole only"),
+                "--tp is for a model that begins from nothing: give its config.json", ErrorKind::unavailable);
 }
 
 namespace {
@@ -189,6 +204,7 @@ nlohmann::ordered_json options_json(const TrainRequest& r) {
           {"seed", r.seed},
           {"strategy", r.strategy},
           {"ranks", r.ranks},
+          {"tp", r.tensor_ranks},
           {"transport", r.transport},
           {"bucket_mb", r.bucket_mb},
           {"fsdp_prefetch", r.fsdp_prefetch},

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "autograd/param.h"
@@ -14,6 +15,24 @@
 #include "autograd/rank_context.h"
 
 namespace kiln {
+
+// How tensor-parallel ranks share a weight (model/partition.h).
+enum class ParamRole : uint8_t {
+  plain,   // every one has it whole
+  column,  // rows of [out, in], so columns of the product: heads, or units of the hidden layer
+  row,     // columns of [out, in]: the products are summands
+  vocab,   // rows that belong to tokens
+};
+
+// Which part of the weights on disk a parameter is, view by view. The default: all of each.
+struct ParamPart {
+  struct Rows {
+    int64_t first = 0, whole = 0;
+  };
+  ParamRole role = ParamRole::plain;
+  std::vector<Rows> rows = {};                  // of each view; none: all rows are here
+  int64_t first_column = 0, whole_columns = 0;  // 0: all columns are
+};
 
 struct ParamLayout {
   Precision precision = Precision::fp32;
@@ -27,6 +46,9 @@ struct ParamLayout {
   // halves an fp32 model takes half the memory, a bf16 one a quarter.
   bool inference = false;
   bool narrow_grads = false;  // see policy_of
+  // Neighbours that hold one model between them: rank = data rank x tensor_ranks + tensor rank. What is said
+  // of ranks and world here is then among those that have the same part of it.
+  int tensor_ranks = 1;
 };
 
 // One parameter as the optimizer sees it: flat ranges of equal length.
@@ -51,9 +73,10 @@ void zero_untouched_rows(RankContext& ctx, Param& p);
 class ParamStore {
  public:
   // Parameters are added in execution order. The reference stays valid.
-  Param& add(std::string name, Shape shape, ParamInit init, bool decay = true);
+  Param& add(std::string name, Shape shape, ParamInit init, bool decay = true, ParamPart part = {});
   // A packed weight: several named row blocks in one buffer.
-  Param& add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay = true);
+  Param& add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay = true,
+                    ParamPart part = {});
 
   // Allocates the flat buffers and draws the initial values, except for inference, which will load them.
   void materialize(RankContext& ctx, const ParamLayout& layout = {});
@@ -69,6 +92,8 @@ class ParamStore {
   void keep_own_low(RankContext& ctx);
 
   std::deque<Param>& params() { return params_; }
+  const std::deque<Param>& params() const { return params_; }
+  const ParamPart& part(const Param& p) const;
   const Tensor& values() const { return values_; }
   const Tensor& low() const { return low_; }      // undefined unless bf16, and for inference
   const Tensor& grads() const { return grads_; }  // undefined for inference
@@ -77,6 +102,9 @@ class ParamStore {
   int64_t total() const { return total_; }              // elements, padded, whole model
   int64_t local_total() const { return local_total_; }  // of this rank's buffers
   int shards() const { return shards_; }
+  // Among the ranks that have the same part of the model: they share out the batch, and what a strategy cuts.
+  int data_rank() const { return data_rank_; }
+  int data_world() const { return data_world_; }
   std::vector<ParamSpan> spans() const { return spans(0, 1); }  // trainable parameters, in arena order
   // The same, cut into `world` equal pieces of each parameter: those of `rank`.
   std::vector<ParamSpan> spans(int rank, int world) const;
@@ -87,7 +115,7 @@ class ParamStore {
   // Those of the gradients that this rank adds to a sum over ranks: its shards, and on the first rank what
   // all have whole. Of an unsharded model: all.
   Tensor own_grads() const {
-    const bool first = shards_ == 1 || rank_ == 0;
+    const bool first = shards_ == 1 || data_rank_ == 0;
     return grads_.narrow(0, 0, first ? local_total_ : shard_total_);
   }
   // Of a sharded model, the gradients of the parameters every rank has whole.
@@ -98,16 +126,17 @@ class ParamStore {
   Tensor local_grad(const Param& p) const { return range(grads_, p); }
   Tensor local_low(const Param& p) const { return range(low_, p); }
   // Of the flat parameter, the first element of this rank's piece.
-  int64_t local_begin(const Param& p) const { return p.shards == 1 ? 0 : p.local() * rank_; }
+  int64_t local_begin(const Param& p) const { return p.shards == 1 ? 0 : p.local() * data_rank_; }
 
  private:
   static Tensor range(const Tensor& flat, const Param& p) { return flat.narrow(0, p.offset, p.local()); }
-  void lay_out(RankContext& ctx);
+  void lay_out();
 
   std::deque<Param> params_;
+  std::unordered_map<const Param*, ParamPart> parts_;  // of those that are not whole
   ParamLayout layout_;
+  int data_rank_ = 0, data_world_ = 1;
   int shards_ = 1;
-  int rank_ = 0;
   int64_t total_ = 0, local_total_ = 0, shard_total_ = 0;
   Tensor values_, low_, grads_;
 };

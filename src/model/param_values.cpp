@@ -15,7 +15,7 @@ ParamValues::ParamValues(RankContext& ctx, ParamStore& store)
   const int64_t all = store.values().numel(), low = store.low().defined() ? store.low().numel() : all;
   for (const Param& p : store.params()) {
     if (low < all) {
-      const int64_t world = all / low, count = p.padded / world, begin = count * ctx.rank();
+      const int64_t world = all / low, count = p.padded / world, begin = count * store.data_rank();
       pieces_.push_back({p.offset / world, p.offset + begin});
       add(p, begin, std::min(count, p.shape.numel() - begin), p.offset / world);
       continue;

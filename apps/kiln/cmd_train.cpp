@@ -69,7 +69,9 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
   read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
   read_number<int>("--ranks", t.ranks, 1, 1 << 16, r.ranks);
-  read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
+  r.bucket_auto = t.bucket_mb == "auto";
+  if (!r.bucket_auto) read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
+  r.results = common.out;
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
@@ -244,8 +246,12 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--transport", r.transport, "threads, or auto (default): what carries their collectives")
       ->type_name("NAME");
   app.add_option("--bucket-mb", t->bucket_mb,
-                 "Gradients are sent in pieces of up to so many MB; 0: each by itself (default 25)")
+                 "Gradients are sent in pieces of up to so many MB; 0: each by itself; auto: as the link is "
+                 "(default 25)")
       ->type_name("X");
+  app.add_option("--link", r.link,
+                 "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s (default none)")
+      ->type_name("MODEL");
   app.add_option("--wire", r.wire, "fp32 (default) or bf16: gradients between ranks")->type_name("NAME");
   return [t, &common] { run_train(*t, common); };
 }

@@ -1,4 +1,5 @@
 #include "kiln/train.h"
+#include "kiln/auto_bucket.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "device/device_room.h"
 #include "dist/comm/run_ranks.h"
+#include "kiln/auto_bucket.h"
 #include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
 #include "kiln/train_ranks.h"
@@ -138,7 +140,13 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   const TrainingText& text = share.text(r, ctx.pool());
   if (any_rank(ctx, comm, stop)) return {};
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
-  const auto strategy = make_strategy(r.strategy, strategy_of(r), ctx, comm);
+  StrategyOptions sharing = strategy_of(r);
+  if (r.bucket_auto) {
+    const AutoBucket bucket = auto_bucket(r, count_params(config).total());
+    sharing.bucket_mb = bucket.mb;
+    if (first) view.on_note(bucket.why);
+  }
+  const auto strategy = make_strategy(r.strategy, sharing, ctx, comm);
   const StepOptions shape = step_of(r);
   BatchLoader loader(text.train, {.batch = shape.batch,
                                   .context = r.context,
@@ -172,7 +180,7 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   const ParamLayout layout = layout_for(precision_of(r), shape, comm.world(), *strategy);
   MemoryStats memory;
   if (first && !done)
-    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, strategy_of(r)},
+    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing},
                             rank_options_of(r, comm.world()), ctx);
   if (first && r.fresh) {
     if (const std::string aside = folder->set_aside(); !aside.empty())
@@ -238,6 +246,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   plan.transport = r.transport;
   plan.ranks = r.ranks;
   plan.options = rank_options_of(r, r.ranks);
+  if (!r.link.empty()) plan.comm.link = LinkModel::parse(r.link, "--link");
   plan.comm.timeout = std::chrono::minutes(10);  // the others wait while the first one saves
   TrainShare share;
   TrainOutcome outcome;

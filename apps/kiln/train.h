@@ -55,6 +55,9 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   int ranks = 1;                  // each takes its part of the batch
   std::string transport = "auto";
   double bucket_mb = 25;
+  bool bucket_auto = false;  // instead: as the link is (auto_bucket.h)
+  std::string link;          // of LinkModel::parse: collectives are paced as on it; empty: they are not
+  std::string results;       // the folder whose results.jsonl may know the link
   std::string wire = "fp32";
 };
 

@@ -26,6 +26,10 @@ int64_t save_every_of(const TrainRequest& r) {
   return r.save_every < 0 ? std::clamp<int64_t>(r.steps / 10, 50, 1000) : r.save_every;
 }
 
+ordered_json bucket_json(const TrainRequest& r) {
+  return r.bucket_auto ? ordered_json("auto") : ordered_json(r.bucket_mb);
+}
+
 }  // namespace
 
 Precision precision_of(const TrainRequest& r) { return parse_precision("--precision", r.precision); }
@@ -131,6 +135,7 @@ void check_request(const TrainRequest& r) {
   at_least("--ranks", r.ranks, 1);
   check_transport(r.transport, r.ranks);
   check_strategy(r.strategy, r.ranks);
+  if (!r.link.empty()) (void)LinkModel::parse(r.link, "--link");
   if (!(r.bucket_mb >= 0))
     throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
   (void)strategy_of(r);
@@ -187,7 +192,8 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                                 {"strategy", r.strategy},
                                 {"ranks", r.ranks},
                                 {"transport", r.transport},
-                                {"bucket_mb", r.bucket_mb},
+                                {"bucket_mb", bucket_json(r)},
+                                {"link", r.link},
                                 {"wire", r.wire}};
   const ordered_json page = {
       {"options", options},

@@ -268,7 +268,9 @@ TEST(BenchZero, MeasuredIsPredictedToTheByteAndNearTheory) {
     same(row.measured->memory.before_step, row.planned.memory.before_step);
     same(row.measured->memory.after_step, row.planned.memory.after_step);
     EXPECT_DOUBLE_EQ(sent_bytes(row.measured->ledger, row.ranks), sent_bytes(row.planned.ledger, row.ranks));
-    if (row.ranks > 1) EXPECT_NEAR(sent_bytes(row.planned.ledger, row.ranks) / row.theory.sent, 1, 0.02);
+    if (row.ranks > 1) {
+      EXPECT_NEAR(sent_bytes(row.planned.ledger, row.ranks) / row.theory.sent, 1, 0.02);
+    }
     EXPECT_NEAR(*row.state() / row.theory.state(), 1, 0.02);
   }
 }

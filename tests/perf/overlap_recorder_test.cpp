@@ -105,7 +105,9 @@ TEST(OverlapRecorder, EveryFormOfDdp) {
       for (const LedgerEntry& e : s.ledger.entries) {
         bytes += e.bucket ? e.bytes : 0;
         others += !e.bucket;
-        if (e.bucket && !s.options.as_ready) EXPECT_GE(e.start, s.ledger.backward_end);
+        if (e.bucket && !s.options.as_ready) {
+          EXPECT_GE(e.start, s.ledger.backward_end);
+        }
       }
       EXPECT_EQ(bytes, static_cast<int64_t>(s.volume.all_reduce));
       EXPECT_EQ(others, 1u);  // loss and squares

@@ -40,7 +40,7 @@ BucketOptions options_of(const std::string& form, double bucket_mb, DType wire) 
   BucketOptions o = form == "naive"     ? DdpStrategy::naive()
                     : form == "flat"    ? DdpStrategy::flat()
                     : form == "overlap" ? DdpStrategy::overlap()
-                                        : BucketOptions{.cap = 1e6 * bucket_mb};
+                                        : DdpStrategy::bucketed(1e6 * bucket_mb, wire);
   o.wire = wire;
   return o;
 }
@@ -88,7 +88,9 @@ void find_cost(BenchDdpReport& report) {
 void check_losses(BenchDdpReport& report) {
   const DdpRow* first = nullptr;
   for (DdpRow& row : report.rows) {
-    if (row.run.timing.samples.size() != static_cast<std::size_t>(report.request.steps)) continue;
+    if (row.run.timing.samples.size() !=
+        static_cast<std::size_t>(report.request.steps * report.request.rounds))
+      continue;
     if (first == nullptr) {
       first = &row;
       continue;
@@ -110,6 +112,29 @@ void predict(BenchDdpReport& report) {
     row.predicted = replay(timeline, row.options, seconds);
     row.communication_alone = communication_alone(timeline, row.options, seconds);
   }
+}
+
+void note_compute(BenchDdpReport& report, const RanksTiming& alone) {
+  report.compute = alone.timing;
+  report.timeline = compute_of(alone.ledger);
+  report.gradient_bytes = 0;
+  for (const ReadyGradient& g : report.timeline.gradients) report.gradient_bytes += g.bytes;
+}
+
+void choose_bucket(BenchDdpReport& report, DdpRow& row) {
+  const BenchDdpRequest& r = report.request;
+  if (row.automatic) {
+    find_cost(report);
+    if (report.cost_from.empty())
+      throw Error(
+          "--bucket-mb is 'auto', and nothing is known of the link",
+          fmt::format("measure it with `kiln bench allreduce --ranks {} --transport {}`, or model one "
+                      "with --link",
+                      r.ranks, r.transport),
+          ErrorKind::unavailable);
+    row.bucket_mb = best_bucket(static_cast<double>(report.gradient_bytes), report.cost).bytes / 1e6;
+  }
+  row.options = options_of(row.form, row.bucket_mb, r.wire);
 }
 
 const DdpRow* least(const std::vector<DdpRow>& rows, double (*of)(const DdpRow&)) {
@@ -162,29 +187,24 @@ BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(cons
   BenchDdpReport report;
   report.request = r;
   const RanksWork work = work_of(r);
-  progress(fmt::format("{} compute alone", r.size.name));
-  const RanksTiming alone = time_ranks(work, compute_alone(r.wire));
-  report.compute = alone.timing;
-  report.timeline = compute_of(alone.ledger);
-  for (const ReadyGradient& g : report.timeline.gradients) report.gradient_bytes += g.bytes;
-  if (r.link) find_cost(report);  // --bucket-mb auto needs it before the rows
-  for (DdpRow& row : planned_rows(r)) {
-    report.stopped = report.stopped || (r.stop && r.stop());
-    if (report.stopped) break;
-    if (row.automatic) {
-      if (!r.link) find_cost(report);
-      if (report.cost_from.empty())
-        throw Error("--bucket-mb is 'auto', and nothing is known of the link",
-                    fmt::format("measure it with `kiln bench allreduce --ranks {} --transport {}`, model one "
-                                "with --link, or let another form run first",
-                                r.ranks, r.transport),
-                    ErrorKind::unavailable);
-      row.bucket_mb = best_bucket(static_cast<double>(report.gradient_bytes), report.cost).bytes / 1e6;
+  RanksTiming alone;
+  std::vector<DdpRow> rows = planned_rows(r);
+  for (int round = 0; round < r.rounds && !report.stopped; ++round) {
+    progress(fmt::format("{} compute alone, round {} of {}", r.size.name, round + 1, r.rounds));
+    add_round(alone, time_ranks(work, compute_alone(r.wire)));
+    if (round == 0) note_compute(report, alone);
+    for (DdpRow& row : rows) {
+      report.stopped = report.stopped || (r.stop && r.stop());
+      if (report.stopped) break;
+      if (round == 0) choose_bucket(report, row);
+      progress(fmt::format("{} {}{}, round {} of {}", r.size.name, row.form,
+                           row.form == "bucketed" ? fmt::format(" of {:.3g} MB", row.bucket_mb) : "",
+                           round + 1, r.rounds));
+      add_round(row.run, time_ranks(work, strategy_maker("ddp:" + row.form, {row.bucket_mb, r.wire})));
     }
-    row.options = options_of(row.form, row.bucket_mb, r.wire);
-    progress(row.form == "bucketed" ? fmt::format("{} bucketed, {:.3g} MB", r.size.name, row.bucket_mb)
-                                    : fmt::format("{} {}", r.size.name, row.form));
-    row.run = time_ranks(work, strategy_maker("ddp:" + row.form, {row.bucket_mb, r.wire}));
+  }
+  note_compute(report, alone);
+  for (DdpRow& row : rows) {
     if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
   }
   progress("");

@@ -28,6 +28,7 @@ struct BenchDdpRequest {
   std::optional<LinkModel> link;
   int64_t batch = 4, context = 128;  // sequences of all ranks together
   int warmups = 3, steps = 10;
+  int rounds = 2;  // forms take turns, so that a machine that slows down slows all of them
   Device device;
   int threads = 0;  // of each rank
   uint64_t seed = 0;

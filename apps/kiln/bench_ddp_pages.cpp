@@ -97,6 +97,20 @@ std::vector<WhatIf> what_ifs_of(const BenchDdpReport& report, const DdpRow& r) {
   return what_ifs(compute_of(r.run.ledger), r.options, *report.request.link, report.request.ranks);
 }
 
+// Naive, and the fastest of the others: what is shown in detail. --json has all.
+std::vector<const DdpRow*> shown_rows(const BenchDdpReport& report) {
+  const DdpRow* naive = report.naive();
+  const DdpRow* other = nullptr;
+  for (const DdpRow& r : report.rows) {
+    if (&r != naive && (other == nullptr || r.run.timing.p50 < other->run.timing.p50)) other = &r;
+  }
+  std::vector<const DdpRow*> rows;
+  for (const DdpRow* r : {naive, other}) {
+    if (r != nullptr) rows.push_back(r);
+  }
+  return rows;
+}
+
 ordered_json row_json(const BenchDdpReport& report, const DdpRow& r) {
   const BenchDdpRequest& q = report.request;
   const OverlapTotals t = totals(report, r);
@@ -182,17 +196,10 @@ std::string ddp_caption(const BenchDdpReport& r) {
 
 std::vector<NamedLedger> ddp_pair(const BenchDdpReport& report) {
   std::vector<NamedLedger> pair;
-  const DdpRow* naive = report.naive();
-  const DdpRow* other = nullptr;
-  for (const DdpRow& r : report.rows) {
-    if (&r != naive && (other == nullptr || r.run.timing.p50 < other->run.timing.p50)) other = &r;
-  }
-  for (const DdpRow* r : {naive, other}) {
-    if (r != nullptr)
-      pair.push_back(
-          {r->form == "bucketed" ? fmt::format("ddp:bucketed, {:.4g} MB", r->bucket_mb) : "ddp:" + r->form,
-           r->run.ledger});
-  }
+  for (const DdpRow* r : shown_rows(report))
+    pair.push_back(
+        {r->form == "bucketed" ? fmt::format("ddp:bucketed, {:.4g} MB", r->bucket_mb) : "ddp:" + r->form,
+         r->run.ledger});
   return pair;
 }
 
@@ -202,7 +209,8 @@ std::string ddp_page(const BenchDdpReport& report, PageFormat format) {
   text += written(main_table(report), kLeft, format);
   if (format == PageFormat::csv) return text;
   for (const std::string& line : remarks(report)) text += remark(line, format);
-  for (const DdpRow& r : report.rows) {
+  for (const DdpRow* shown : shown_rows(report)) {
+    const DdpRow& r = *shown;
     const std::string name = r.form == "bucketed" ? fmt::format("bucketed, {:.4g} MB", r.bucket_mb) : r.form;
     text += heading(fmt::format("{}: ledger of the step of median length, rank 0", name), format) +
             written(ledger_table(r.run.ledger), 2, format);

@@ -1,6 +1,7 @@
 #include "kiln/bench_ranks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "autograd/op_observer.h"
@@ -130,6 +131,22 @@ RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {
   run_ranks(work.plan,
             [&](RankContext& ctx, Communicator& comm) { run_rank(ctx, comm, work, make, result); });
   return result;
+}
+
+void add_round(RanksTiming& all, RanksTiming round) {
+  if (all.timing.samples.empty()) {
+    all = std::move(round);
+    return;
+  }
+  if (round.timing.samples.empty()) return;
+  std::vector<double> samples = all.timing.samples;
+  samples.insert(samples.end(), round.timing.samples.begin(), round.timing.samples.end());
+  const int warmups = all.timing.warmups;
+  all.timing = summarize(std::move(samples));
+  all.timing.warmups = warmups;
+  const double middle = 1e6 * all.timing.p50;
+  if (std::abs(round.ledger.end - middle) < std::abs(all.ledger.end - middle))
+    all.ledger = std::move(round.ledger);
 }
 
 RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make) {

@@ -51,6 +51,9 @@ struct RanksWork {
 // All ranks begin each step together. Memory and volume are known without timed steps too.
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make);
 
+// Another round of the same: samples of both, and the ledger of the one that is closer to their median.
+void add_round(RanksTiming& all, RanksTiming round);
+
 // The same step on meta, as the first of so many ranks: memory and volume of a run nobody has the room for.
 RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make);
 

@@ -25,7 +25,7 @@ namespace {
 struct Typed {
   std::string size = "micro", forms = "naive,flat,overlap,bucketed", buckets = "1,10,100,1000", ranks = "2",
               transport = "threads", link, wire = "fp32", batch, context, dtype = "fp32",
-              preset = "optimized", warmups, steps, threads = "0", vocab, exports = "none", format;
+              preset = "optimized", warmups, steps, rounds, threads = "0", vocab, exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
@@ -57,6 +57,7 @@ BenchDdpRequest read_request(const Typed& t, const CommonOptions& common) {
   read_number<int64_t>("--ctx", t.context, 1, 1 << 24, r.context);
   read_number<int>("--warmup", t.warmups, 1, 1 << 20, r.warmups);
   read_number<int>("--steps", t.steps, 1, 1 << 20, r.steps);
+  read_number<int>("--rounds", t.rounds, 1, 1000, r.rounds);
   r.threads = parse_threads(t.threads);
   r.seed = common.seed;
   r.out = common.out;
@@ -136,7 +137,8 @@ std::function<bool()> add_bench_ddp(CLI::App& app, const CommonOptions& common) 
   study->add_option("--vocab", t->vocab, "Tokens of the vocabulary (default as the size has it)")
       ->type_name("N");
   study->add_option("--warmup", t->warmups, "Steps before the timed ones (default 3)")->type_name("N");
-  study->add_option("--steps", t->steps, "Timed steps (default 10)")->type_name("N");
+  study->add_option("--steps", t->steps, "Timed steps of a round (default 10)")->type_name("N");
+  study->add_option("--rounds", t->rounds, "Forms take turns so many times (default 2)")->type_name("N");
   study->add_option("--threads", t->threads, "Of each rank (default the machine's, shared out)")
       ->type_name("N");
   study

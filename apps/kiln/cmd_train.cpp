@@ -72,7 +72,9 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<int>("--ranks", t.ranks, 1, 1 << 16, r.ranks);
   take_launched_ranks(r, !t.ranks.empty());
   read_number<int>("--tp", t.tensor_ranks, 1, 1 << 16, r.tensor_ranks);
-  read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
+  r.bucket_auto = t.bucket_mb == "auto";
+  if (!r.bucket_auto) read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
+  r.results = common.out;
   read_number<int>("--fsdp-prefetch", t.fsdp_prefetch, 0, 64, r.fsdp_prefetch);
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
@@ -254,11 +256,15 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
                  "threads, mpi, nccl, or auto (default): what carries their collectives")
       ->type_name("NAME");
   app.add_option("--bucket-mb", t->bucket_mb,
-                 "Gradients are sent in pieces of up to so many MB; 0: each by itself (default 25)")
+                 "Gradients are sent in pieces of up to so many MB; 0: each by itself; auto: as the link is "
+                 "(default 25)")
       ->type_name("X");
   app.add_option("--fsdp-prefetch", t->fsdp_prefetch,
                  "fsdp: weights gathered ahead while one is in use; 0: none (default 1)")
       ->type_name("K");
+  app.add_option("--link", r.link,
+                 "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s (default none)")
+      ->type_name("MODEL");
   app.add_option("--wire", r.wire, "fp32 (default) or bf16: gradients between ranks")->type_name("NAME");
   return [t, &common] { run_train(*t, common); };
 }

@@ -1,4 +1,5 @@
 #include "kiln/train.h"
+#include "kiln/auto_bucket.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "device/device_room.h"
 #include "dist/parallel_rank.h"
+#include "kiln/auto_bucket.h"
 #include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
 #include "kiln/train_ranks.h"
@@ -143,7 +145,13 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   const TrainingText& text = share.text(r, ctx.pool());
   if (any_rank(ctx, comm, stop)) return {};
   const ModelConfig config = with_vocabulary(model_of(r), r, text.vocab_size);
-  ParallelRank place(ctx, comm, r.tensor_ranks, r.strategy, strategy_of(r));
+  StrategyOptions sharing = strategy_of(r);
+  if (r.bucket_auto) {
+    const AutoBucket bucket = auto_bucket(r, count_params(config).total());
+    sharing.bucket_mb = bucket.mb;
+    if (first) view.on_note(bucket.why);
+  }
+  ParallelRank place(ctx, comm, r.tensor_ranks, r.strategy, sharing);
   Strategy& strategy = place.strategy();
   const StepOptions shape = step_of(r);
   BatchLoader loader(text.train, {.batch = shape.batch,
@@ -181,8 +189,8 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   if (first && !done) {
     RankOptions rank = rank_options_of(r, comm.world());
     rank.threads = ctx.pool().threads();
-    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, strategy_of(r)},
-                            rank, ctx);
+    memory =
+        checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing}, rank, ctx);
   }
   if (first && r.fresh) {
     if (const std::string aside = folder->set_aside(); !aside.empty())

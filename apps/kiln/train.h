@@ -56,7 +56,10 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   int tensor_ranks = 1;           // of them, those that hold one model between them and take the same part
   std::string transport = "auto";
   double bucket_mb = 25;
-  int fsdp_prefetch = 1;  // weights under way while one is in use
+  int fsdp_prefetch = 1;     // weights under way while one is in use
+  bool bucket_auto = false;  // instead: as the link is (auto_bucket.h)
+  std::string link;          // of LinkModel::parse: collectives are paced as on it; empty: they are not
+  std::string results;       // the folder whose results.jsonl may know the link
   std::string wire = "fp32";
 };
 

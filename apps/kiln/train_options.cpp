@@ -27,6 +27,10 @@ int64_t save_every_of(const TrainRequest& r) {
   return r.save_every < 0 ? std::clamp<int64_t>(r.steps / 10, 50, 1000) : r.save_every;
 }
 
+ordered_json bucket_json(const TrainRequest& r) {
+  return r.bucket_auto ? ordered_json("auto") : ordered_json(r.bucket_mb);
+}
+
 }  // namespace
 
 Precision precision_of(const TrainRequest& r) { return parse_precision("--precision", r.precision); }
@@ -144,6 +148,7 @@ void check_request(const TrainRequest& r) {
                 ErrorKind::usage);
   const int data_ranks = data_ranks_of(r);
   check_strategy(r.strategy, data_ranks);
+  if (!r.link.empty()) (void)LinkModel::parse(r.link, "--link");
   if (!(r.bucket_mb >= 0))
     throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
   (void)strategy_of(r);
@@ -206,7 +211,8 @@ nlohmann::ordered_json options_json(const TrainRequest& r) {
           {"ranks", r.ranks},
           {"tp", r.tensor_ranks},
           {"transport", r.transport},
-          {"bucket_mb", r.bucket_mb},
+          {"bucket_mb", bucket_json(r)},
+          {"link", r.link},
           {"fsdp_prefetch", r.fsdp_prefetch},
           {"wire", r.wire}};
 }

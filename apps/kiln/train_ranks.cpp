@@ -49,6 +49,7 @@ RanksRequest ranks_of(const TrainRequest& r) {
                 {}, ErrorKind::usage);
   ranks.world = r.ranks;
   ranks.config = options_text(r);
+  if (!r.link.empty()) ranks.comm.link = LinkModel::parse(r.link, "--link");
   return ranks;
 }
 

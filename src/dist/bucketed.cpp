@@ -70,11 +70,14 @@ void BucketedStrategy::set_ready(Param& p, Bucket& b) {
   zero_untouched_rows(ctx_, p);  // now: later it would race with the sum
   place.ready = true;
   --b.waiting;
+  if (observer_ != nullptr)
+    observer_->on_gradient(p, p.padded * static_cast<int64_t>(size_of(wire_dtype())), steady_ns());
 }
 
 void BucketedStrategy::launch() {
   for (; next_ < buckets_.size() && buckets_[next_].waiting == 0; ++next_) {
     while (next_ - settled_ >= static_cast<std::size_t>(options_.in_flight)) settle(buckets_[settled_++]);
+    if (observer_ != nullptr) observer_->on_start(buckets_[next_], steady_ns());
     start(buckets_[next_]);
   }
 }
@@ -88,8 +91,16 @@ void BucketedStrategy::flush() {
   while (settled_ < buckets_.size()) settle(buckets_[settled_++]);
 }
 
+void BucketedStrategy::wait(const CommHandle& handle) {
+  const int64_t begin = observer_ != nullptr ? steady_ns() : 0;
+  handle.wait(ctx_);
+  if (observer_ != nullptr) observer_->on_wait(begin, steady_ns());
+}
+
 void BucketedStrategy::finish_gradients() {
+  const int64_t begin = observer_ != nullptr ? steady_ns() : 0;
   flush();
+  if (observer_ != nullptr) observer_->on_finish(begin, steady_ns());
   open_micro_step();
 }
 
@@ -103,7 +114,7 @@ void BucketedStrategy::reduce_scalars(const Tensor& scalars) {
   static_assert(offsetof(StepScalars, square_sum) == offsetof(StepScalars, loss) + sizeof(double));
   // Each rank has the loss of its tokens and the squares of its pieces.
   const Tensor both = scalars.narrow(0, offsetof(StepScalars, loss), 2 * sizeof(double)).view_as(DType::f64);
-  comm_.all_reduce(ctx_, both, "loss and squares").wait(ctx_);
+  wait(comm_.all_reduce(ctx_, both, "loss and squares"));
 }
 
 void BucketedStrategy::put(const GradSlot& slot, const Tensor& src) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dist/bucket_observer.h"
 #include "dist/buckets.h"
 #include "dist/comm/communicator.h"
 #include "dist/strategy.h"
@@ -44,11 +45,14 @@ class BucketedStrategy : public Strategy {
   bool can_capture() const override { return false; }
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  const BucketOptions& options() const { return options_; }
+  void observe(BucketObserver* observer) { observer_ = observer; }  // null: nobody
 
  protected:
   virtual void start(Bucket& b) = 0;   // queues its collective
   virtual void settle(Bucket& b) = 0;  // waits for it and puts the result in its place
 
+  void wait(const CommHandle& handle);  // tells the observer how long
   Bucket* bucket_of(const Param& p);
   int64_t share(const Param& p) const { return p.padded / comm_.world(); }
   // slot (+)= src, row by row, cast where their dtypes differ.
@@ -61,6 +65,7 @@ class BucketedStrategy : public Strategy {
   ParamStore* params_ = nullptr;
   std::vector<Bucket> buckets_;
   CommVolume volume_;
+  BucketObserver* observer_ = nullptr;
 
  private:
   void open_micro_step();

@@ -19,7 +19,7 @@ void DdpStrategy::start(Bucket& b) {
 }
 
 void DdpStrategy::settle(Bucket& b) {
-  b.handle.wait(ctx_);
+  wait(b.handle);
   if (!b.range.defined() || b.sent.raw() != b.range.raw()) {
     int64_t at = 0;
     for (const Param* p : b.params) {

@@ -21,6 +21,13 @@ class DdpStrategy : public BucketedStrategy {
 
   static BucketOptions naive() { return {.cap = 0, .as_ready = false, .in_flight = 1}; }
   static BucketOptions flat() { return {.cap = BucketOptions::kAll, .as_ready = false}; }
+  // Buckets that lie in the arena need no memory of their own, so any number may be under way: a limit would
+  // hold backward up behind a busy link, or behind a rank that is late. Copies are bounded.
+  static BucketOptions bucketed(double cap, DType wire) {
+    BucketOptions o{.cap = cap, .wire = wire};
+    if (wire == DType::f32) o.in_flight = BucketOptions::kAnyNumber;
+    return o;
+  }
   static BucketOptions overlap() { return {.cap = 0, .in_flight = BucketOptions::kAnyNumber}; }
 
  protected:

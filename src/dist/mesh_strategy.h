@@ -27,7 +27,6 @@ class MeshStrategy final : public Strategy {
   std::vector<Tensor> own_grads(const ParamStore& params) const override;
   void reduce_scalars(const Tensor& scalars) override;
   void after_update() override { data_->after_update(); }
-  bool keeps_whole_state() const override { return false; }
   CommVolume volume() const override { return data_->volume(); }
   bool can_capture() const override { return false; }  // ranks meet inside forward and backward
 

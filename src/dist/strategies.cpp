@@ -40,7 +40,7 @@ const Row kRows[] = {
      }},
     {"ddp:bucketed",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
-       return std::make_unique<DdpStrategy>(ctx, comm, buckets_of(o));
+       return std::make_unique<DdpStrategy>(ctx, comm, DdpStrategy::bucketed(o.bucket_mb * 1e6, o.wire));
      }},
     {"zero1:simple",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {

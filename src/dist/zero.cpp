@@ -62,7 +62,7 @@ void ZeroStrategy::start(Bucket& b) {
 }
 
 void ZeroStrategy::settle(Bucket& b) {
-  b.handle.wait(ctx_);
+  wait(b.handle);
   int64_t at = 0;
   for (const Param* p : b.params) {
     put({own(params_->grads(), *p), b.added}, b.received.narrow(0, at, share(*p)));
@@ -100,7 +100,7 @@ void ZeroStrategy::start_gather(Bucket& b) {
 }
 
 void ZeroStrategy::finish_gather(Bucket& b) {
-  b.handle.wait(ctx_);
+  wait(b.handle);
   if (b.params.size() > 1) {
     const int world = comm_.world();
     const Tensor by_rank = b.received.reshape({world, b.elements / world});

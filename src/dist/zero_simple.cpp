@@ -32,7 +32,7 @@ void SimpleZeroStrategy::after_update() {
     send(s.value, s);
     if (s.low.defined()) send(s.low.view_as(DType::bf16), s);
   }
-  for (const CommHandle& h : handles) h.wait(ctx_);
+  for (const CommHandle& h : handles) wait(h);
 }
 
 }  // namespace kiln

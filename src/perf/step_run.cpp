@@ -19,21 +19,23 @@ std::string_view name_of(StepMode m) {
   return kNames[static_cast<std::size_t>(m)];
 }
 
-StepRun::StepRun(RankContext& ctx, const StepSpec& spec) : ctx_(ctx), spec_(spec), model_(spec.model) {
-  ParamLayout layout = layout_for(spec.precision, spec.step, ctx.world());
+StepRun::StepRun(RankContext& ctx, const StepSpec& spec, Strategy* sharing)
+    : ctx_(ctx), spec_(spec), model_(spec.model), strategy_(sharing != nullptr ? *sharing : one_rank_) {
+  ParamLayout layout = layout_for(spec.precision, spec.step, ctx.world(), strategy_);
   layout.inference = spec.mode == StepMode::forward;
   model_.params().materialize(ctx, layout);
   if (layout.inference) model_.params().draw_values(ctx);  // zeros draw less power, and would run faster
   const int64_t size = spec.step.batch * spec.step.context;
   const PhiloxKey key = philox_key(ctx.seed(), "tokens");
-  uint64_t index = 0;
+  auto index = static_cast<uint64_t>(ctx.rank()) * kBatches * static_cast<uint64_t>(size + 1);
   for (int b = 0; b < kBatches; ++b) {
     tokens_.emplace_back(static_cast<std::size_t>(size + 1));
     for (int32_t& id : tokens_.back())
       id = static_cast<int32_t>(philox(key, index++, 0).x % static_cast<uint64_t>(spec.model.vocab));
   }
   if (spec.mode == StepMode::full) {
-    whole_.emplace(ctx, model_, one_rank_, spec.step);
+    strategy_.attach(model_.params());
+    whole_.emplace(ctx, model_, strategy_, spec.step);
     return;
   }
   make_inputs();

@@ -30,7 +30,9 @@ struct StepSpec {
 
 class StepRun {
  public:
-  StepRun(RankContext& ctx, const StepSpec& spec);  // draws weights and tokens, by the rank's seed
+  // Draws weights and tokens, by the rank's seed. `sharing` is for the full step of a rank of several, and
+  // must outlive this; none: the rank is alone.
+  StepRun(RankContext& ctx, const StepSpec& spec, Strategy* sharing = nullptr);
   ~StepRun();
   StepRun(const StepRun&) = delete;
   StepRun& operator=(const StepRun&) = delete;
@@ -41,6 +43,7 @@ class StepRun {
   // synchronize() waits for it.
   void run_forward();
   bool captured() const;
+  ParamStore& params() { return model_.params(); }
 
  private:
   void make_inputs();
@@ -51,6 +54,7 @@ class StepRun {
   StepSpec spec_;
   Llama model_;
   Strategy one_rank_;
+  Strategy& strategy_;
   std::vector<std::vector<int32_t>> tokens_;  // a few batches that take turns, each shifted into its targets
   int64_t count_ = 0;
   std::optional<TrainStep> whole_;

@@ -1,0 +1,173 @@
+#include "kiln/bench_ranks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "autograd/op_observer.h"
+#include "dist/bucketed.h"
+#include "dist/comm/local_transport.h"
+#include "perf/overlap_recorder.h"
+
+namespace kiln::cli {
+namespace {
+
+// Notes the memory at the moment the optimizer begins.
+class BeforeUpdate final : public OpObserver {
+ public:
+  BeforeUpdate(RankContext& ctx, MemoryStats& out) : ctx_(ctx), out_(out) { ctx.add_observer(this); }
+  ~BeforeUpdate() override { ctx_.remove_observer(this); }
+  BeforeUpdate(const BeforeUpdate&) = delete;
+  BeforeUpdate& operator=(const BeforeUpdate&) = delete;
+
+  void arm() { armed_ = true; }
+  void on_op_begin(RankContext& ctx, const OpEvent& event) override {
+    if (!armed_ || event.op != "adamw") return;
+    armed_ = false;
+    out_ = ctx.allocator().stats();
+  }
+
+ private:
+  RankContext& ctx_;
+  MemoryStats& out_;
+  bool armed_ = false;
+};
+
+// Of every rank, step by step: the slowest.
+std::vector<double> slowest(RankContext& ctx, Communicator& comm, const std::vector<double>& mine) {
+  const auto n = static_cast<int64_t>(mine.size());
+  if (n == 0) return {};
+  const Tensor own = ctx.empty({n}, DType::f64, Tag::comm);
+  const Tensor all = ctx.empty({n * comm.world()}, DType::f64, Tag::comm);
+  ctx.upload(own, mine.data());
+  comm.all_gather(ctx, own, all, "times of the steps").wait(ctx);
+  std::vector<double> times(static_cast<std::size_t>(n * comm.world()));
+  ctx.download(times.data(), all);
+  std::vector<double> most(times.begin(), times.begin() + n);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    double& m = most[i % static_cast<std::size_t>(n)];
+    m = std::max(m, times[i]);
+  }
+  return most;
+}
+
+// Every rank has to come to the same answer, or some would wait for others that are gone.
+bool all_go_on(RankContext& ctx, Communicator& comm, const std::function<bool()>& stop) {
+  if (!stop) return true;
+  double mine = stop() ? 1 : 0;
+  if (comm.world() == 1) return mine == 0;
+  const Tensor t = ctx.empty({1}, DType::f64, Tag::comm);
+  ctx.upload(t, &mine);
+  comm.all_reduce(ctx, t, "whether to stop").wait(ctx);
+  ctx.download(&mine, t);
+  return mine == 0;
+}
+
+void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const MakeRankStrategy& make,
+              RanksTiming& result) {
+  RankStrategy made = make(ctx, comm);
+  StepRun run(ctx, work.spec, made.strategy.get());
+  RanksTiming r;
+  ctx.synchronize();
+  r.memory.after_init = ctx.allocator().stats();
+  BeforeUpdate before(ctx, r.memory.before_step);
+  for (int i = 0; i < std::max(1, work.warmups); ++i) {  // the second step finds what the first left behind
+    before.arm();
+    run.run();
+  }
+  ctx.synchronize();
+  // Before the steps that are timed: what timing them needs is not the step's.
+  r.memory.after_step = ctx.allocator().stats();
+  OverlapRecorder recorder(ctx, comm);
+  if (made.observe) made.observe(&recorder);
+  std::vector<double> seconds;
+  std::vector<OverlapLedger> ledgers;
+  for (int i = 0; i < work.steps && all_go_on(ctx, comm, work.stop); ++i) {
+    comm.barrier(ctx, "a step begins");
+    recorder.begin_step();
+    run.run();
+    ledgers.push_back(recorder.end_step());
+    seconds.push_back(ledgers.back().end / 1e6);
+  }
+  if (made.observe) made.observe(nullptr);
+  r.volume = made.strategy->volume();
+  if (!ctx.device().is_meta()) r.loss = run.finish();
+  const std::vector<double> slow = ctx.device().is_meta() ? seconds : slowest(ctx, comm, seconds);
+  if (comm.rank() != 0) return;
+  r.here = true;
+  if (!slow.empty()) {
+    r.timing = summarize(slow);
+    r.timing.warmups = work.warmups;
+    std::vector<std::size_t> order(seconds.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
+    r.ledger = std::move(ledgers[order[(order.size() - 1) / 2]]);
+  }
+  result = std::move(r);
+}
+
+}  // namespace
+
+MakeRankStrategy compute_alone(DType wire) {
+  return [wire](RankContext&, Communicator&) {
+    auto alone = std::make_unique<ComputeAlone>(wire);
+    ComputeAlone* const watched = alone.get();
+    return RankStrategy{std::move(alone), [watched](BucketObserver* o) { watched->observe(o); }};
+  };
+}
+
+MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& options) {
+  return [=](RankContext& ctx, Communicator& comm) {
+    RankStrategy made{make_strategy(name, options, ctx, comm)};
+    if (auto* const bucketed = dynamic_cast<BucketedStrategy*>(made.strategy.get()))
+      made.observe = [bucketed](BucketObserver* o) { bucketed->observe(o); };
+    return made;
+  };
+}
+
+RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {
+  RanksTiming result;
+  run_ranks(work.plan,
+            [&](RankContext& ctx, Communicator& comm) { run_rank(ctx, comm, work, make, result); });
+  return result;
+}
+
+void add_round(RanksTiming& all, RanksTiming round) {
+  if (all.timing.samples.empty()) {
+    all = std::move(round);
+    return;
+  }
+  if (round.timing.samples.empty()) return;
+  std::vector<double> samples = all.timing.samples;
+  samples.insert(samples.end(), round.timing.samples.begin(), round.timing.samples.end());
+  const int warmups = all.timing.warmups;
+  all.timing = summarize(std::move(samples));
+  all.timing.warmups = warmups;
+  const double middle = 1e6 * all.timing.p50;
+  if (std::abs(round.ledger.end - middle) < std::abs(all.ledger.end - middle))
+    all.ledger = std::move(round.ledger);
+}
+
+RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make) {
+  RanksWork planned = work;
+  planned.warmups = std::max(1, work.warmups);
+  planned.steps = 1;
+  planned.stop = nullptr;
+  planned.plan.options.device = Device::meta(work.plan.options.device.target);
+  planned.plan.options.backend = {};
+  planned.plan.options.rank = 0;
+  planned.plan.options.world = work.plan.ranks;
+  RanksTiming result;
+  RankContext ctx(planned.plan.options);
+  Communicator comm(ctx, make_meta_transport(0, work.plan.ranks, work.plan.comm), work.plan.comm);
+  run_rank(ctx, comm, planned, make, result);
+  return result;
+}
+
+int threads_per_rank(int asked, int ranks) {
+  if (asked > 0) return asked;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, ranks));
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,63 @@
+// Training steps of several ranks, timed: what the studies of parallel strategies have in common.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/bucket_observer.h"
+#include "dist/comm/run_ranks.h"
+#include "dist/strategies.h"
+#include "perf/overlap_ledger.h"
+#include "perf/step_run.h"
+#include "perf/timing.h"
+
+namespace kiln::cli {
+
+// Of one rank, and how to watch its buckets, where it has any.
+struct RankStrategy {
+  std::unique_ptr<Strategy> strategy;
+  std::function<void(BucketObserver*)> observe = nullptr;
+};
+using MakeRankStrategy = std::function<RankStrategy(RankContext&, Communicator&)>;
+
+MakeRankStrategy compute_alone(DType wire);  // ranks beside each other that share nothing
+MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& options);
+
+// Peaks so far and bytes in use, at three moments of a rank's life.
+struct MemoryMoments {
+  MemoryStats after_init;   // weights, gradients and moments are there
+  MemoryStats before_step;  // of the last warm-up: gradients are complete, the update begins
+  MemoryStats after_step;
+};
+
+struct RanksTiming {
+  bool here = false;     // in the process of the first rank, which has the rest
+  Timing timing;         // of the slowest rank, step by step
+  OverlapLedger ledger;  // of the first rank, in its step of median length
+  MemoryMoments memory;  // of the first rank
+  CommVolume volume;     // of the last step
+  double loss = 0;       // of the last step
+};
+
+struct RanksWork {
+  RankPlan plan;
+  StepSpec spec;
+  int warmups = 2, steps = 10;
+  std::function<bool()> stop = nullptr;
+};
+
+// All ranks begin each step together. Memory and volume are known without timed steps too.
+RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make);
+
+// Another round of the same: samples of both, and the ledger of the one that is closer to their median.
+void add_round(RanksTiming& all, RanksTiming round);
+
+// The same step on meta, as the first of so many ranks: memory and volume of a run nobody has the room for.
+RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make);
+
+// Threads of each rank: those asked for, or a part of the machine.
+int threads_per_rank(int asked, int ranks);
+
+}  // namespace kiln::cli

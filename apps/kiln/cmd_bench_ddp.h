@@ -1,0 +1,13 @@
+// kiln bench ddp: data parallel training in four forms.
+#pragma once
+
+#include <functional>
+
+#include "kiln/cmd.h"
+
+namespace kiln::cli {
+
+// Adds the study to `bench`; the result runs it if it was asked for, and says whether it was.
+std::function<bool()> add_bench_ddp(CLI::App& app, const CommonOptions& common);
+
+}  // namespace kiln::cli

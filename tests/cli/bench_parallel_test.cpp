@@ -1,0 +1,279 @@
+// Pages of `kiln bench ddp` and `bench zero`, of made-up reports whose figures can be checked by hand, and of
+// runs as small as they get.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "dist/ddp.h"
+#include "kiln/bench_ddp.h"
+#include "kiln/bench_zero.h"
+#include "support/temp_folder.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::json;
+
+Timing timing_of_us(double us) { return summarize({us / 1e6, us / 1e6, us / 1e6, us / 1e6}); }
+
+// The step of tests/perf/overlap_test.cpp: 350 us of compute, gradients of 1000, 2000 and 1000 bytes, an
+// all-reduce of b bytes takes 20 + b/100 us.
+BenchDdpReport made_up_ddp() {
+  BenchDdpReport r;
+  r.device = "cpu";
+  r.request.size = find_model_size("nano");
+  r.request.forms = {"naive", "bucketed"};
+  r.request.link = LinkModel{10e-6, 100e6};
+  r.request.ranks = 2;
+  r.compute = timing_of_us(350);
+  r.timeline.backward_begin = 100;
+  r.timeline.backward_end = 300;
+  r.timeline.end = 350;
+  r.timeline.gradients = {{"a", 1000, 0, 150}, {"b", 2000, 1000, 200}, {"c", 1000, 3000, 300}};
+  r.gradient_bytes = 4000;
+  r.cost = sum_cost(*r.request.link, 2);
+  r.cost_from = "the modelled link";
+  r.best = best_bucket(4000, r.cost);
+  const auto add = [&](const char* form, double mb, const BucketOptions& options, double us) {
+    DdpRow& row = r.rows.emplace_back();
+    row.form = form;
+    row.bucket_mb = mb;
+    row.options = options;
+    row.predicted = row.run.ledger = replay(r.timeline, options, r.call_seconds());
+    row.communication_alone = communication_alone(r.timeline, options, r.call_seconds());
+    row.calls = row.predicted.entries.size();
+    row.run.timing = timing_of_us(us);
+    row.run.here = true;
+  };
+  add("naive", 0, DdpStrategy::naive(), 460);
+  add("bucketed", 0.003, BucketOptions{.cap = 3000}, 400);
+  return r;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TEST(BenchDdp, TableHasAchievedPredictedAndFloor) {
+  BenchDdpReport r = made_up_ddp();
+  const auto lines = lines_of(ddp_page(r, PageFormat::csv));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(
+      lines[0],
+      "form,bound by,bucket MB,calls,step ms p50,std,vs naive,comm ms,of step,hidden,exposed ms,predicted "
+      "ms,compute ms,comm alone ms,of larger,floor ms");
+  EXPECT_EQ(lines[1], "naive,latency,-,3,0.46,0,1.00x,0.1,22 %,0 %,0.1,0.45,0.35,0.1,1.31x,0.35");
+  EXPECT_EQ(lines[2], "bucketed,bandwidth,0.003,2,0.4,0,1.15x,0.08,21 %,62 %,0.03,0.38,0.35,0.08,1.14x,0.35");
+  r.rows[1].run.timing = timing_of_us(500);
+  EXPECT_NE(lines_of(ddp_page(r, PageFormat::csv))[2], lines[2]);
+}
+
+TEST(BenchDdp, PageSaysWhichBucketIsBest) {
+  const BenchDdpReport r = made_up_ddp();
+  // sqrt(4000 bytes x 100 bytes/us x 20 us) = 2828 bytes
+  const std::string text = ddp_page(r, PageFormat::text);
+  EXPECT_NE(
+      text.find("best bucket by sqrt(s w o): 0.00283 MB (1.41 of them) of 0.004 MB of gradients; of those "
+                "tried, by replay 0.003 MB, as measured 0.003 MB"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("link=modelled (latency=10us,bandwidth=100MB/s)"), std::string::npos) << text;
+  EXPECT_NE(text.find("bandwidth x2"), std::string::npos);
+  const json page = json::parse(ddp_page(r, PageFormat::json));
+  EXPECT_EQ(page["rows"][0]["link"], "modelled");
+  EXPECT_NEAR(page["rows"][1]["speedup_over_naive"].get<double>(), 1.15, 1e-9);
+  EXPECT_NEAR(page["bucket"]["predicted_mb"].get<double>(), 0.0028284, 1e-6);
+  EXPECT_EQ(page["rows"][1]["ledger"]["entries"].size(), 2u);
+  const auto pair = ddp_pair(r);
+  ASSERT_EQ(pair.size(), 2u);
+  EXPECT_EQ(pair[1].name, "ddp:bucketed, 0.003 MB");
+  const json line = json::parse(ddp_result_lines(r)[0]);
+  EXPECT_EQ(line["command"], "bench ddp");
+  EXPECT_EQ(line["link"], "modelled");
+  EXPECT_EQ(line["raw_samples"].size(), 4u);
+}
+
+TEST(BenchDdp, ARowThatIsWrongIsNotStored) {
+  BenchDdpReport r = made_up_ddp();
+  r.rows[1].wrong = "its last loss is 2, that of naive 1";
+  EXPECT_EQ(ddp_result_lines(r).size(), 1u);
+  EXPECT_NE(ddp_page(r, PageFormat::text).find("bucketed is WRONG"), std::string::npos);
+}
+
+BenchDdpRequest smallest() {
+  BenchDdpRequest r;
+  r.size = find_model_size("nano");
+  r.size.vocab = 67;
+  r.forms = {"naive", "flat", "overlap", "bucketed"};
+  r.buckets = {0.1, -1};
+  r.link = LinkModel{20e-6, 1e9};
+  r.batch = 2;
+  r.context = 9;
+  r.warmups = 1;
+  r.steps = 2;
+  r.threads = 1;
+  r.device = Device::cpu();
+  return r;
+}
+
+TEST(BenchDdp, RunsEveryForm) {
+  const BenchDdpReport r = bench_ddp(smallest(), [](const std::string&) {});
+  ASSERT_EQ(r.rows.size(), 5u);
+  for (const DdpRow& row : r.rows) {
+    SCOPED_TRACE(row.form);
+    EXPECT_EQ(row.wrong, "");
+    EXPECT_EQ(row.run.loss, r.rows[0].run.loss);   // to the bit
+    EXPECT_EQ(row.run.timing.samples.size(), 4u);  // of both rounds
+    EXPECT_EQ(row.predicted.entries.size(), row.run.ledger.entries.size());
+    EXPECT_EQ(static_cast<int64_t>(row.run.volume.all_reduce), r.gradient_bytes);
+  }
+  EXPECT_TRUE(r.rows[4].automatic);
+  EXPECT_NEAR(1e6 * r.rows[4].bucket_mb, r.best.bytes, 1e-6);
+  EXPECT_EQ(r.rows[1].calls, 1u);
+  EXPECT_EQ(r.rows[0].calls, r.rows[2].calls);
+  EXPECT_GT(r.rows[0].calls, r.rows[3].calls);
+}
+
+TEST(BenchDdp, RefusesInOneLine) {
+  BenchDdpRequest r = smallest();
+  r.batch = 3;
+  EXPECT_THROW(check_bench_ddp(r), Error);
+  r = smallest();
+  r.device = Device::meta();
+  EXPECT_THROW(check_bench_ddp(r), Error);
+  const TempFolder folder;
+  r = smallest();
+  r.link.reset();
+  r.forms = {"bucketed"};
+  r.buckets = {-1};
+  r.out = folder / "nothing";
+  try {
+    bench_ddp(r, [](const std::string&) {});
+    FAIL() << "auto without a link";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::unavailable);
+    EXPECT_NE(e.hint().find("kiln bench allreduce --ranks 2 --transport threads"), std::string::npos);
+  }
+}
+
+MemoryStats memory_of(std::size_t param, std::size_t grad, std::size_t optim, std::size_t peak) {
+  MemoryStats m;
+  m.live[Tag::param] = param << 20;
+  m.live[Tag::grad] = grad << 20;
+  m.live[Tag::optim] = optim << 20;
+  m.peak_total = peak << 20;
+  return m;
+}
+
+// 2^20 parameters in fp32: 4 MiB of weights, 4 of gradients, 8 of moments.
+BenchZeroReport made_up_zero() {
+  BenchZeroReport r;
+  r.device = "cpu";
+  r.request.size = find_model_size("nano");
+  r.request.stages = {"0", "1"};
+  r.request.ranks = {2};
+  r.request.link = LinkModel{0, 0x1p30};
+  r.parameters = 1 << 20;
+  const auto entry = [](const char* what, int64_t bytes, bool bucket) {
+    LedgerEntry e;
+    e.collective = what;
+    e.bytes = bytes;
+    e.bucket = bucket;
+    return e;
+  };
+  const PrecisionPolicy fp32 = policy_of(Precision::fp32);
+  ZeroRow& whole = r.rows.emplace_back();
+  whole.stage = "0";
+  whole.ranks = 2;
+  whole.theory = zero_theory("0", fp32, r.parameters, 2);
+  whole.planned.memory.after_init = memory_of(4, 4, 8, 16);
+  whole.planned.memory.before_step = memory_of(4, 4, 8, 21);
+  whole.planned.memory.after_step = memory_of(4, 4, 8, 22);
+  whole.planned.ledger.entries = {entry("all_reduce", 4 << 20, true), entry("all_reduce", 16, false)};
+  whole.planned.here = true;
+  whole.measured = whole.planned;
+  whole.measured->timing = timing_of_us(10000);
+  whole.compute = 5e-3;
+  ZeroRow& sharded = r.rows.emplace_back();
+  sharded.stage = "1";
+  sharded.ranks = 2;
+  sharded.theory = zero_theory("1", fp32, r.parameters, 2);
+  sharded.planned.memory.after_init = memory_of(4, 4, 4, 12);
+  sharded.planned.memory.before_step = memory_of(4, 4, 4, 18);
+  sharded.planned.memory.after_step = memory_of(4, 4, 4, 19);
+  sharded.planned.ledger.entries = {entry("reduce_scatter", 4 << 20, true),
+                                    entry("all_gather", 2 << 20, false)};
+  sharded.not_measured = "no room";
+  return r;
+}
+
+TEST(BenchZero, MemoryTableHasMeasuredPredictedAndTheory) {
+  BenchZeroReport r = made_up_zero();
+  const auto lines = lines_of(zero_page(r, PageFormat::csv));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1], "0,measured,2,16.00,21.00,22.00,22.00,16.00,16.00,16.00,0 %");
+  EXPECT_EQ(lines[2], "1,predicted,2,12.00,18.00,19.00,19.00,-,12.00,12.00,25 %");
+  r.rows[1].planned.memory.after_step = memory_of(4, 4, 6, 19);
+  EXPECT_EQ(lines_of(zero_page(r, PageFormat::csv))[2],
+            "1,predicted,2,12.00,18.00,19.00,19.00,-,14.00,12.00,12 %");
+}
+
+TEST(BenchZero, TrafficTableCountsAsThePaperDoes) {
+  const BenchZeroReport r = made_up_zero();
+  const std::string text = zero_page(r, PageFormat::markdown);
+  // An all-reduce of 4 MiB between two sends 4 MiB each: at 1 GiB/s 3.906 ms, beside 5 ms of compute.
+  EXPECT_NE(text.find("| 0 | 2 | 10.0 | 1.00x | 5 | 5 | 4.00 | 4.00 | 4.00 | 2 P (N-1)/N |"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("| 1 | 2 | - | - | - | - | - | 4.00 | 4.00 | 2 P (N-1)/N |"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("stage 1 of 2 ranks: no room"), std::string::npos);
+  const json page = json::parse(zero_page(r, PageFormat::json));
+  EXPECT_EQ(page["rows"][1]["gate"], "predicted");
+  EXPECT_EQ(page["rows"][0]["state_bytes"].get<double>(), 16 << 20);
+  EXPECT_NEAR(page["rows"][1]["state_saved"].get<double>(), 0.25, 1e-9);
+  EXPECT_EQ(zero_pictures(r).size(), 2u);
+}
+
+TEST(BenchZero, MeasuredIsPredictedToTheByteAndNearTheory) {
+  BenchZeroRequest r;
+  r.size = find_model_size("nano");
+  r.size.vocab = 67;
+  r.stages = {"0", "1:simple", "1", "2"};
+  r.ranks = {1, 2};
+  r.bucket_mb = 0.1;
+  r.context = 9;
+  r.warmups = 2;
+  r.steps = 1;
+  r.threads = 1;
+  r.device = Device::cpu();
+  const BenchZeroReport report = bench_zero(r, [](const std::string&) {});
+  ASSERT_EQ(report.rows.size(), 8u);
+  for (const ZeroRow& row : report.rows) {
+    SCOPED_TRACE(cat("stage ", row.stage, " of ", row.ranks));
+    ASSERT_TRUE(row.measured) << row.not_measured;
+    const auto same = [](const MemoryStats& a, const MemoryStats& b) {
+      EXPECT_EQ(a.peak_total, b.peak_total);
+      EXPECT_EQ(a.live_total, b.live_total);
+    };
+    same(row.measured->memory.after_init, row.planned.memory.after_init);
+    same(row.measured->memory.before_step, row.planned.memory.before_step);
+    same(row.measured->memory.after_step, row.planned.memory.after_step);
+    EXPECT_DOUBLE_EQ(sent_bytes(row.measured->ledger, row.ranks), sent_bytes(row.planned.ledger, row.ranks));
+    if (row.ranks > 1) {
+      EXPECT_NEAR(sent_bytes(row.planned.ledger, row.ranks) / row.theory.sent, 1, 0.02);
+    }
+    EXPECT_NEAR(*row.state() / row.theory.state(), 1, 0.02);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cli

@@ -7,6 +7,7 @@
 #include "autograd/op_observer.h"
 #include "dist/bucketed.h"
 #include "dist/comm/local_transport.h"
+#include "dist/comm/reduce_ranks.h"
 #include "perf/overlap_recorder.h"
 
 namespace kiln::cli {
@@ -126,9 +127,22 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
   };
 }
 
+void check_rank_transport(const std::string& transport, int ranks) {
+  if (transport != "auto" && transport != "threads")
+    throw Error(
+        cat("--transport is '", transport, "'; expected threads: ranks come and go with each row here"), {},
+        ErrorKind::usage);
+  if (ranks > kMaxThreadRanks)
+    throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
+                {}, ErrorKind::unavailable);
+}
+
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {
   RanksTiming result;
-  run_ranks(work.plan,
+  RanksRequest request;
+  request.world = work.plan.ranks;
+  request.comm = work.plan.comm;
+  run_ranks(request, work.plan.options,
             [&](RankContext& ctx, Communicator& comm) { run_rank(ctx, comm, work, make, result); });
   return result;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dist/bucket_observer.h"
-#include "dist/comm/run_ranks.h"
+#include "dist/ranks.h"
 #include "dist/strategies.h"
 #include "perf/overlap_ledger.h"
 #include "perf/step_run.h"
@@ -40,6 +40,16 @@ struct RanksTiming {
   CommVolume volume;     // of the last step
   double loss = 0;       // of the last step
 };
+
+struct RankPlan {
+  std::string transport = "auto";  // or threads: a cell's ranks come and go, which processes cannot
+  int ranks = 1;
+  RankOptions options;  // rank and world are filled in
+  CommOptions comm;
+};
+
+// Throws Error for a transport that is not theirs, or more ranks than it can have.
+void check_rank_transport(const std::string& transport, int ranks);
 
 struct RanksWork {
   RankPlan plan;

@@ -91,7 +91,7 @@ void check_bench_zero(const BenchZeroRequest& r) {
   if (r.device.is_meta() && r.measure)
     throw Error("meta runs no kernels, so there is nothing to measure", "say --measure off",
                 ErrorKind::usage);
-  for (const int n : r.ranks) check_transport(r.transport, n);
+  for (const int n : r.ranks) check_rank_transport(r.transport, n);
   check_config(config_of(r.size));
 }
 

@@ -102,6 +102,23 @@ TEST_P(EveryWay, SumsOfRoundedNumbers) {
   }
 }
 
+// The rings by hand send parcels of different sizes both ways at once.
+TEST_P(EveryWay, RingsByHand) {
+  for (const CommAlgorithm algorithm : {CommAlgorithm::ring, CommAlgorithm::alternate}) {
+    MpiOptions o = RankRig::default_options();
+    o.sums = GetParam().sums;
+    o.comm.algorithm = algorithm;
+    RankRig r(GetParam().device == DeviceType::cuda ? Device::cuda(device_index()) : Device::cpu(), o,
+              GetParam().nccl);
+    for (int round = 0; round < kRounds; ++round) {
+      Shuffle late(round);
+      late();
+      EXPECT_TRUE(check_collectives(r.ctx, r.ranks, static_cast<uint64_t>(round)).passed());
+    }
+    r.ranks.barrier(r.ctx, "end");
+  }
+}
+
 // Two communicators at once, their calls in another order on each rank: each has its own thread.
 TEST_P(EveryWay, GroupsWorkSideBySide) {
   if (this_rank().mpi->world() < 2) GTEST_SKIP();

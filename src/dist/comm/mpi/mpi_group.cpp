@@ -110,13 +110,15 @@ void MpiGroup::broadcast(std::byte* data, std::size_t bytes, int root, const std
   finish(going, title);
 }
 
-void MpiGroup::pass(const std::byte* in, int to, std::byte* out, int from, std::size_t bytes,
-                    const std::string& title) {
+void MpiGroup::pass(const Parcel& given, const Parcel& taken, const std::string& title) {
+  const std::size_t bytes = std::max(given.peer >= 0 ? given.bytes : 0, taken.peer >= 0 ? taken.bytes : 0);
   MpiWaits w = waits();
   for (std::size_t first = 0; first < bytes; first += kMessageBytes) {
-    const std::size_t n = std::min(kMessageBytes, bytes - first);
-    if (from >= 0) receive(w, out + first, n, from, kDataTag);
-    if (to >= 0) send(w, in + first, n, to, kDataTag);
+    const auto part = [&](const Parcel& p) { return p.bytes - std::min(p.bytes, first); };
+    if (taken.peer >= 0)
+      receive(w, taken.data + first, std::min(kMessageBytes, part(taken)), taken.peer, kDataTag);
+    if (given.peer >= 0)
+      send(w, given.data + first, std::min(kMessageBytes, part(given)), given.peer, kDataTag);
     finish(w, title);
   }
 }

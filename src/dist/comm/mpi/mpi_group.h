@@ -14,6 +14,13 @@
 
 namespace kiln {
 
+// One end of what passes between two ranks.
+struct Parcel {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  int peer = -1;  // -1: there is none
+};
+
 class MpiGroup {
  public:
   // Takes the communicator over. `members`: each rank's number in the whole run, which messages name.
@@ -41,8 +48,7 @@ class MpiGroup {
   void all_gather(const std::byte* in, std::byte* out, std::size_t bytes, std::size_t stride,
                   const std::string& title);
   void broadcast(std::byte* data, std::size_t bytes, int root, const std::string& title);
-  void pass(const std::byte* in, int to, std::byte* out, int from, std::size_t bytes,
-            const std::string& title);  // a side that is -1 is left out
+  void pass(const Parcel& given, const Parcel& taken, const std::string& title);
 
   // Every rank's bytes, for small set-up data.
   void gather_small(const void* mine, void* all, int bytes, const std::string& title);

@@ -20,14 +20,15 @@ bool is_parcel(Collective c) {
   return c == Collective::send || c == Collective::recv || c == Collective::send_recv;
 }
 
-// Whom this call sends to and takes from; -1: nobody.
+// What this call gives and what it takes, with whom; peer -1: nothing.
 struct Ends {
-  int to = -1, from = -1;
-  explicit Ends(const CommCall& c)
-      : to(c.what == Collective::recv ? -1 : c.peer),
-        from(c.what == Collective::recv        ? c.peer
-             : c.what == Collective::send_recv ? c.source
-                                               : -1) {}
+  Parcel given, taken;
+  explicit Ends(const CommCall& c) {
+    const bool both = c.what == Collective::send_recv;
+    const std::size_t take = both ? static_cast<std::size_t>(c.take) * size_of(c.dtype) : c.bytes().value;
+    given = {c.in, c.bytes().value, c.what == Collective::recv ? -1 : c.peer};
+    taken = {c.out, take, c.what == Collective::recv ? c.peer : both ? c.source : -1};
+  }
 };
 
 }  // namespace
@@ -51,7 +52,7 @@ void MpiTransport::run(const CommCall& call, Stream stream) {
     group_.roll_call(title, call.text(), calls_++);
   }
   arrived_ = std::chrono::steady_clock::now();
-  if (call.count == 0 || options.roll_call_only) return;
+  if ((call.count == 0 && call.take == 0) || options.roll_call_only) return;
   if (backend_.host_readable()) {
     run_on_host(call, title);
   } else {
@@ -76,7 +77,7 @@ void MpiTransport::run_on_host(const CommCall& call, const std::string& title) {
     case Collective::recv:
     case Collective::send_recv: {
       const Ends ends(call);
-      return group_.pass(call.in, ends.to, call.out, ends.from, bytes, title);
+      return group_.pass(ends.given, ends.taken, title);
     }
     case Collective::barrier:
       return;
@@ -91,6 +92,7 @@ std::byte* MpiTransport::stage() {
 // In steps that fit the pinned piece: to the host, over MPI, back to the device. The host waits for each, for
 // MPI must not begin before the bytes are there, nor the next step before they have left.
 void MpiTransport::run_staged(const CommCall& call, const std::string& title, Stream stream) {
+  if (is_parcel(call.what)) return pass_staged(call, title, stream);
   const auto size = static_cast<int64_t>(size_of(call.dtype));
   const int64_t room = static_cast<int64_t>(kStageBytes) / size, ranks = world();
   std::byte* const host = stage();
@@ -108,7 +110,6 @@ void MpiTransport::run_staged(const CommCall& call, const std::string& title, St
   for (int64_t first = 0; first < each; first += step) {
     const int64_t n = std::min(step, each - first);
     const auto bytes = static_cast<std::size_t>(n * size);
-    const Ends ends(call);
     switch (call.what) {
       case Collective::all_reduce:
         fetch(host, call.in + first * size, n);
@@ -139,15 +140,31 @@ void MpiTransport::run_staged(const CommCall& call, const std::string& title, St
       case Collective::send:
       case Collective::recv:
       case Collective::send_recv:
-        if (ends.to >= 0) fetch(host, call.in + first * size, n);
-        wait();
-        group_.pass(host, ends.to, second, ends.from, bytes, title);
-        if (ends.from >= 0) put(call.out + first * size, second, n);
-        break;
       case Collective::barrier:
         return;
     }
     wait();
+  }
+}
+
+// The two directions may differ in size; each step takes half of the pinned piece for either.
+void MpiTransport::pass_staged(const CommCall& call, const std::string& title, Stream stream) {
+  constexpr std::size_t kHalf = kStageBytes / 2;
+  const Ends ends(call);
+  std::byte* const host = stage();
+  const std::size_t bytes =
+      std::max(ends.given.peer >= 0 ? ends.given.bytes : 0, ends.taken.peer >= 0 ? ends.taken.bytes : 0);
+  for (std::size_t first = 0; first < bytes; first += kHalf) {
+    const auto part = [&](const Parcel& p) { return std::min(kHalf, p.bytes - std::min(p.bytes, first)); };
+    const Parcel given{host, part(ends.given), ends.given.peer},
+        taken{host + kHalf, part(ends.taken), ends.taken.peer};
+    if (given.peer >= 0 && given.bytes > 0)
+      backend_.copy_to_host(given.data, ends.given.data + first, given.bytes, stream);
+    backend_.synchronize(stream);
+    group_.pass(given, taken, title);
+    if (taken.peer >= 0 && taken.bytes > 0)
+      backend_.copy_to_device(ends.taken.data + first, taken.data, taken.bytes, stream);
+    backend_.synchronize(stream);
   }
 }
 

@@ -24,6 +24,7 @@ class MpiTransport final : public Transport {
  private:
   void run_on_host(const CommCall& call, const std::string& title);
   void run_staged(const CommCall& call, const std::string& title, Stream stream);
+  void pass_staged(const CommCall& call, const std::string& title, Stream stream);
   std::byte* stage();
 
   std::shared_ptr<MpiAlarm> alarm_;

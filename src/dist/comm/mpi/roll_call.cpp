@@ -123,6 +123,7 @@ void MpiGroup::greet(const CommCall& call) {
   parcel.peer = members_[static_cast<std::size_t>(sends ? call.peer : rank_)];
   const Header as_sender(parcel.text(), 0);
   parcel.peer = members_[static_cast<std::size_t>(rank_)];
+  if (call.what == Collective::send_recv) parcel.count = call.take;
   const Header as_taker(parcel.text(), 0);
   Header of_taker, of_sender;
   MpiWaits w(alarm_, options_.comm.timeout);

@@ -102,7 +102,7 @@ class NcclTransport final : public Transport {
       if (!roll_call_ && world_ > 1) throw Error("[barrier] this group of NCCL ranks has no way to meet");
       return;
     }
-    if (call.count == 0) return;
+    if (call.count == 0 && call.take == 0) return;
     const std::string title = call.subject.empty() ? std::string(name_of(call.what))
                                                    : cat(name_of(call.what), " of ", call.subject);
     enqueue(call, static_cast<cudaStream_t>(stream.handle), title);
@@ -150,7 +150,8 @@ class NcclTransport final : public Transport {
         ncclResult_t r = nccl_.group_start();
         if (r == ncclSuccess) r = nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream);
         if (r == ncclSuccess || r == ncclInProgress)
-          r = nccl_.recv(call.out, bytes, ncclUint8, call.source, comm, stream);
+          r = nccl_.recv(call.out, static_cast<std::size_t>(call.take) * size_of(call.dtype), ncclUint8,
+                         call.source, comm, stream);
         const ncclResult_t end = nccl_.group_end();
         return check(r == ncclSuccess || r == ncclInProgress ? end : r);
       }

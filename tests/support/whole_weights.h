@@ -23,14 +23,15 @@ class WholeWeights {
   // `flat`: the store's values or gradients. May be called by several ranks at once.
   void take(RankContext& ctx, const ParamStore& store, const Tensor& flat) {
     for (const Param& p : store.params()) {
-      const int cuts = flat.numel() < store.total() ? store.data_world() : 1;
-      const int64_t local = p.padded / cuts, begin = cuts > 1 ? local * store.data_rank() : 0;
-      const int64_t count = std::min(local, p.shape.numel() - begin);
+      const bool cut = store.layout().sharded || flat.numel() < store.total();
+      const Tensor piece = store.piece(flat, p, cut ? store.data_rank() : 0, cut ? store.data_world() : 1);
+      const int64_t begin = piece.numel() < p.padded ? piece.numel() * store.data_rank() : 0;
+      const int64_t count = std::min(piece.numel(), p.shape.numel() - begin);
       if (count <= 0) continue;
-      std::vector<float> piece(static_cast<std::size_t>(count));
-      download_floats(ctx, flat.narrow(0, p.offset / cuts, count), piece);
+      std::vector<float> values(static_cast<std::size_t>(count));
+      download_floats(ctx, piece.narrow(0, 0, count), values);
       const std::lock_guard lock(mutex_);
-      for (int64_t i = 0; i < count; ++i) put(store, p, begin + i, piece[static_cast<std::size_t>(i)]);
+      for (int64_t i = 0; i < count; ++i) put(store, p, begin + i, values[static_cast<std::size_t>(i)]);
     }
   }
 

@@ -15,7 +15,7 @@ INSTALL := tools/install.sh
 # Only the chatter goes to stdout. The cache remembers options, so each run states them.
 CONFIGURE = cmake $(if $(WERROR),-DKILN_WERROR=ON,-DKILN_WERROR=OFF) >/dev/null --preset
 # Semicolons: of a && b && c bash -e forgives all but the last.
-BUILD_CUDA = $(INSTALL) build test cuda; $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"; \
+BUILD_CUDA = $(INSTALL) build mpi test cuda; $(CONFIGURE) cuda -DKILN_CUDA_ARCHS="$(CUDA_ARCHS)"; \
   cmake --build --preset cuda -j$(JOBS)
 CTEST = ctest --output-on-failure --no-tests=error -j$(JOBS)
 
@@ -30,7 +30,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## the CPU program: build/kiln
-	@$(INSTALL) build
+	@$(INSTALL) build mpi
 	@$(CONFIGURE) release
 	@cmake --build --preset release -j$(JOBS) --target kiln
 
@@ -48,7 +48,7 @@ test: ## build and run all tests; the CUDA build's where a GPU and nvcc are pres
 	@if nvidia-smi -L >/dev/null 2>&1 && $(INSTALL) cuda 2>/dev/null; then \
 	  $(BUILD_CUDA); echo "testing build-cuda (a GPU is present)"; cd build-cuda; \
 	else \
-	  $(INSTALL) build test; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
+	  $(INSTALL) build mpi test; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
 	fi; $(CTEST)
 
 .PHONY: bench-dispatch
@@ -64,6 +64,13 @@ bench-data: ## splitting, BPE training, encoding and loading on one thread
 	@$(CONFIGURE) release
 	@cmake --build --preset release -j$(JOBS) --target bench_data
 	@build/bench_data
+
+.PHONY: bench-mpi
+bench-mpi: ## sums over ranks beside a bare MPI_Allreduce, in one run
+	@$(INSTALL) build mpi
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS) --target bench_mpi_allreduce
+	@mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 build/bench_mpi_allreduce
 
 .PHONY: bench-peers
 bench-peers: ## matrix products beside oneDNN's and OpenBLAS's, in one run
@@ -92,7 +99,7 @@ check-format: ## clang-format finds nothing to change, and no two files define a
 
 .PHONY: check-warnings
 check-warnings: ## g++ with warnings as errors
-	@$(INSTALL) build test
+	@$(INSTALL) build mpi test
 	@$(CONFIGURE) strict -DKILN_WERROR=ON
 	@cmake --build --preset strict -j$(JOBS)
 
@@ -100,14 +107,14 @@ check-warnings: ## g++ with warnings as errors
 # with the shadow memory of these sanitizers.
 .PHONY: check-asan
 check-asan: ## tests under address and undefined-behaviour sanitizers
-	@$(INSTALL) build test check
+	@$(INSTALL) build mpi test check
 	@$(CONFIGURE) asan
 	@cmake --build --preset asan -j$(JOBS)
 	@cd build-asan && KILN_ALLOC=raw UBSAN_OPTIONS=print_stacktrace=1 setarch -R $(CTEST) -LE gpu
 
 .PHONY: check-tsan
 check-tsan: ## tests under thread sanitizer
-	@$(INSTALL) build test check
+	@$(INSTALL) build mpi test check
 	@$(CONFIGURE) tsan
 	@cmake --build --preset tsan -j$(JOBS)
 	@cd build-tsan && TSAN_OPTIONS=halt_on_error=1 setarch -R $(CTEST) -LE gpu
@@ -121,7 +128,7 @@ check-fuzz: ## short fuzzing of every parser
 
 .PHONY: check-tidy
 check-tidy: ## clang-tidy finds nothing
-	@$(INSTALL) build test check
+	@$(INSTALL) build mpi test check
 	@$(CONFIGURE) strict -DKILN_WERROR=ON
 	@cmake --build --preset strict -j$(JOBS) --target kiln_build_id
 	@tools/tidy.sh build-strict $(JOBS)

@@ -1,7 +1,7 @@
 # Which files are compiled. Optional parts are chosen by file, so that the code itself carries no #if:
 #   a folder named after a part (cuda/)   is compiled only where the part is ON,
 #   a file   no_<part>.cpp                only where it is OFF.
-set(KILN_OPTIONAL_PARTS cuda cupti pcre2)
+set(KILN_OPTIONAL_PARTS cuda cupti mpi nccl pcre2)
 
 # Drops from the named list (paths relative to src/) what this configuration leaves out.
 function(kiln_drop_left_out list_name)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: tools/install.sh GROUP...      groups: build test bench peers check cuda
+# usage: tools/install.sh GROUP...      groups: build mpi test bench peers check cuda
 #
 # Installs with apt what the groups need and this machine lacks. What is there by other means (a header in
 # /usr/local, a program on PATH) counts as there: the probe looks for the thing, not for the package. Does nothing,
@@ -18,6 +18,8 @@ build header:fmt/format.h libfmt-dev
 build header:CLI/CLI.hpp libcli11-dev
 build header:nlohmann/json.hpp nlohmann-json3-dev
 build header:pcre2.h libpcre2-dev optional
+mpi command:mpicc libopenmpi-dev optional
+mpi command:mpirun openmpi-bin optional
 test header:gtest/gtest.h libgtest-dev
 test command:strace strace optional
 bench header:benchmark/benchmark.h libbenchmark-dev
@@ -60,7 +62,7 @@ has_nvcc() { command -v nvcc >/dev/null || [[ -x ${CUDACXX:-} || -x /usr/local/c
 wanted=" $* "
 for group in "$@"; do
   case $group in
-    build | test | bench | peers | check) ;;
+    build | mpi | test | bench | peers | check) ;;
     cuda)
       # The toolkit is gigabytes and tied to the driver: whose it is decides, not a Makefile.
       if ! has_nvcc; then
@@ -70,7 +72,7 @@ for group in "$@"; do
       fi
       ;;
     *)
-      echo "install: unknown group '$group'; expected build, test, bench, peers, check or cuda" >&2
+      echo "install: unknown group '$group'; expected build, mpi, test, bench, peers, check or cuda" >&2
       exit 2
       ;;
   esac
@@ -110,5 +112,10 @@ if ! install "${missing[@]}" 2>/dev/null; then
   install "${missing[@]}" || give_up "apt could not install them"
 fi
 missing=()
-# No second try with new lists: a machine without a network would wait for it at every build.
-install "${optional[@]}" 2>/dev/null || give_up "apt could not install them"
+# No second try with new lists: a machine without a network would wait for it at every build. But a fresh machine
+# has none at all.
+if ! install "${optional[@]}" 2>/dev/null; then
+  compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null && give_up "apt could not install them"
+  "${apt[@]}" update >&2 || true
+  install "${optional[@]}" 2>/dev/null || give_up "apt could not install them"
+fi

@@ -29,6 +29,7 @@ ordered_json first_step_json(const WarmupReport& r) {
           {"allocator_growth_ms", ms(p.allocator_growth)},
           {"page_faults_ms", ms(p.page_faults)},
           {"clock_ramp_ms", ms(p.clock_ramp)},
+          {"hidden_ms", -ms(p.hidden)},
           {"rest_ms", ms(p.rest)},
           {"segments", f.segments},
           {"segment_bytes", f.segment_bytes},

@@ -47,6 +47,7 @@ CommandBody add_precision(CLI::App& app, const CommonOptions& common);
 CommandBody add_profile(CLI::App& app, const CommonOptions& common);
 CommandBody add_report(CLI::App& app, const CommonOptions& common);
 CommandBody add_residuals(CLI::App& app, const CommonOptions& common);
+CommandBody add_run(CLI::App& app, const CommonOptions& common);
 CommandBody add_sample(CLI::App& app, const CommonOptions& common);
 CommandBody add_sizes(CLI::App& app, const CommonOptions& common);
 CommandBody add_study(CLI::App& app, const CommonOptions& common);

@@ -15,6 +15,7 @@
 #include "kiln/bench_pages.h"
 #include "kiln/bench_sweep.h"
 #include "kiln/cmd.h"
+#include "kiln/cmd_bench_allreduce.h"
 #include "kiln/cmd_bench_attention.h"
 #include "kiln/cmd_bench_ddp.h"
 #include "kiln/cmd_bench_step.h"
@@ -152,11 +153,11 @@ CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
   const std::vector<std::function<bool()>> studies = {
       add_bench_op(app, common),        add_bench_step(app, common),  add_bench_warmup(app, common),
       add_bench_attention(app, common), add_bench_flash(app, common), add_bench_leaderboard(app, common),
-      add_bench_ddp(app, common),       add_bench_zero(app, common)};
+      add_bench_allreduce(app, common), add_bench_ddp(app, common),   add_bench_zero(app, common)};
   return [studies] {
     if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
       throw Error(
-          "kiln bench needs the name of a study: op, step, warmup, attention, flash, ddp, zero or "
+          "kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero or "
           "leaderboard",
           "see `kiln bench --help`", ErrorKind::usage);
   };

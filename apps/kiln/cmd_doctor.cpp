@@ -10,6 +10,7 @@
 
 #include "base/build_info.h"
 #include "kiln/cmd.h"
+#include "kiln/doctor_collectives.h"
 #include "kiln/doctor_facts.h"
 #include "kiln/require_gpu.h"
 
@@ -117,6 +118,7 @@ ordered_json to_json(const DoctorFacts& facts) {
           {"gpus", gpus},
           {"why_no_gpu", facts.gpus.empty() ? ordered_json(facts.why_no_gpu) : ordered_json(nullptr)},
           {"libraries", parts},
+          {"transports", facts.transports},
           {"problems", problems}};
 }
 
@@ -191,6 +193,7 @@ std::string to_text(const DoctorFacts& facts) {
     text += part.built_in ? fmt::format("{:<9}built in ({})\n", part.name, part.detail)
                           : fmt::format("{:<9}left out: {}\n", part.name, part.without);
   }
+  text += fmt::format("ranks    {}: transports of `kiln run` here\n", fmt::join(facts.transports, ", "));
   for (const Problem& problem : facts.problems) {
     text += fmt::format("\nproblem  {}\nremedy   {}\n", problem.what, problem.remedy);
   }
@@ -211,9 +214,14 @@ void run_doctor(const CommonOptions& common, bool quick) {
 }  // namespace
 
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common) {
-  auto quick = std::make_shared<bool>(false);
+  auto quick = std::make_shared<bool>(false), collectives = std::make_shared<bool>(false);
   app.add_flag("--quick", *quick, "Measure nothing: skips the copy, multiply-add and product rates");
-  return [quick, &common] { run_doctor(common, *quick); };
+  app.add_flag("--collectives", *collectives,
+               "Checks every collective between the ranks that `kiln run` has started, and nothing else");
+  return [quick, collectives, &common] {
+    if (*collectives) return run_doctor_collectives(common);
+    run_doctor(common, *quick);
+  };
 }
 
 }  // namespace kiln::cli

@@ -13,6 +13,7 @@
 #include "kiln/require_gpu.h"
 #include "kiln/stop_on_signals.h"
 #include "kiln/train.h"
+#include "kiln/train_ranks.h"
 #include "kiln/train_view.h"
 
 namespace kiln::cli {
@@ -25,7 +26,7 @@ struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
       held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens,
-      loss_scale, scale_interval, ranks, bucket_mb;
+      loss_scale, scale_interval, ranks, tensor_ranks, bucket_mb, fsdp_prefetch;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -69,9 +70,12 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   read_number<double>("--loss-scale", t.loss_scale, 1.0, 1e30, r.loss_scale.initial);
   read_number<int64_t>("--scale-interval", t.scale_interval, 0, kMany, r.loss_scale.interval);
   read_number<int>("--ranks", t.ranks, 1, 1 << 16, r.ranks);
+  take_launched_ranks(r, !t.ranks.empty());
+  read_number<int>("--tp", t.tensor_ranks, 1, 1 << 16, r.tensor_ranks);
   r.bucket_auto = t.bucket_mb == "auto";
   if (!r.bucket_auto) read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
   r.results = common.out;
+  read_number<int>("--fsdp-prefetch", t.fsdp_prefetch, 0, 64, r.fsdp_prefetch);
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
@@ -140,7 +144,8 @@ void run_train(const Typed& typed, const CommonOptions& common) {
               {"skipped", outcome.skipped},
               {"strategy", request.strategy},
               {"ranks", request.ranks},
-              {"transport", request.transport},
+              {"tp", request.tensor_ranks},
+              {"transport", outcome.transport},
               {"wanted_steps", request.steps},
               {"stopped", outcome.steps < request.steps},
               {"checkpoint", outcome.checkpoint},
@@ -239,16 +244,24 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
   app.add_option("--threads", t->threads, "Of the CPU, of each rank (default all, shared out)")
       ->type_name("N");
   app.add_option("--ranks", t->ranks, "Ranks that share the batch out (default 1)")->type_name("N");
+  app.add_option("--tp", t->tensor_ranks,
+                 "Of them, ranks that hold one model between them: tensor parallel (default 1)")
+      ->type_name("N");
   app.add_option("--strategy", r.strategy,
-                 "How: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, zero1:simple, zero1, "
+                 "How the others share: none (default), ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, "
+                 "zero1:simple, zero1, "
                  "zero2 or fsdp")
       ->type_name("NAME");
-  app.add_option("--transport", r.transport, "threads, or auto (default): what carries their collectives")
+  app.add_option("--transport", r.transport,
+                 "threads, mpi, nccl, or auto (default): what carries their collectives")
       ->type_name("NAME");
   app.add_option("--bucket-mb", t->bucket_mb,
                  "Gradients are sent in pieces of up to so many MB; 0: each by itself; auto: as the link is "
                  "(default 25)")
       ->type_name("X");
+  app.add_option("--fsdp-prefetch", t->fsdp_prefetch,
+                 "fsdp: weights gathered ahead while one is in use; 0: none (default 1)")
+      ->type_name("K");
   app.add_option("--link", r.link,
                  "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s (default none)")
       ->type_name("MODEL");

@@ -105,6 +105,17 @@ std::vector<std::string> turned_into_study(std::span<const std::string> args) {
   return turned;
 }
 
+// `kiln run ... -- COMMAND ...`: what follows the dashes is another command's, so CLI11 gets it word by word
+// as values of an option of its own.
+std::vector<std::string> with_words_after_dashes(std::span<const std::string> args) {
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  std::vector<std::string> all(args.begin(), dashes);
+  for (auto a = dashes; a != args.end(); ++a) {
+    if (a != dashes) all.push_back(fmt::format("--word={}", *a));
+  }
+  return all;
+}
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -198,6 +209,8 @@ Request parse_command_line(std::span<const std::string> args) {
 
   std::vector<std::string> names;
   for (const Command& command : commands()) {
+    if (command.name == first && first == "run")
+      return parse_command(command, with_words_after_dashes(args.subspan(1)));
     if (command.name == first) return parse_command(command, args.subspan(1));
     names.emplace_back(command.name);
   }

@@ -11,6 +11,9 @@
 #include "base/error.h"
 #include "data/splitter.h"
 #include "device/gpu_code.h"
+#include "dist/comm/mpi_process.h"
+#include "dist/comm/nccl_transport.h"
+#include "dist/launch.h"
 #include "ops/linear/linear.h"
 #include "perf/timing.h"
 
@@ -190,11 +193,22 @@ DoctorFacts examine_machine(bool measure) {
   facts.cublaslt_version = cublaslt_version();
   const std::string_view without_gpu = "models run on the CPU only";
   const std::string pcre2 = pcre2_version();
+  std::string why_no_nccl;
+  std::string nccl = nccl_library(&why_no_nccl);
+  if (nccl.empty()) nccl = why_no_nccl;
+  facts.transports = {"threads"};
+  if (mpi_built_in() && !find_mpirun().empty()) facts.transports.emplace_back("mpi");
+  if (nccl_built_in() && why_no_nccl.empty() && !facts.gpus.empty()) facts.transports.emplace_back("nccl");
   facts.parts = {
       {"cuda", build.cuda, fmt::format("code for {}", build.cuda_archs), without_gpu},
       {"cublaslt", build.cuda, fmt::format("version {}", facts.cublaslt_version), without_gpu},
       {"pcre2", !pcre2.empty(), fmt::format("version {}", pcre2),
        "tokenizers that split words by another pattern than GPT-2's cannot be used; install libpcre2-dev"},
+      {"mpi", mpi_built_in(),
+       fmt::format("{}; {}", mpi_library(),
+                   find_mpirun().empty() ? "mpirun was not found: install openmpi-bin" : find_mpirun()),
+       "ranks cannot be processes, only threads; install libopenmpi-dev openmpi-bin"},
+      {"nccl", nccl_built_in(), nccl, "collectives between GPUs go through the host"},
   };
   facts.problems = find_problems(facts, build.cuda, build.cuda_archs, gpu_in_machine());
   return facts;

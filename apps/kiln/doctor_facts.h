@@ -55,6 +55,7 @@ struct DoctorFacts {
   std::string why_no_gpu;                 // empty when there is one
   std::size_t cublaslt_version = 0;
   std::vector<Part> parts;
+  std::vector<std::string> transports;  // that ranks can use here
   std::vector<Problem> problems;
 };
 

@@ -1,6 +1,7 @@
 // The only place where an error becomes an exit status.
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "kiln/command_line.h"
 #include "kiln/one_line.h"
+#include "kiln/rank_process.h"
 
 namespace {
 
@@ -46,21 +48,31 @@ void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw kiln::Error("cannot write to stdout");
 }
 
+// The command, with every error as kiln's own.
+void run_or_throw(const std::vector<std::string>& args) {
+  try {
+    run(args);
+    flush_output();
+  } catch (const kiln::Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw kiln::Error("out of memory on the host");
+  } catch (const std::exception& error) {
+    throw kiln::Error(std::string("internal error: ") + error.what());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::unique_ptr<kiln::cli::RankProcess> rank;  // a rank's errors are told by its launcher
   try {
-    run({argv + (argc > 0 ? 1 : 0), argv + argc});
-    flush_output();
+    rank = std::make_unique<kiln::cli::RankProcess>();
+    run_or_throw({argv + (argc > 0 ? 1 : 0), argv + argc});
     return done;
   } catch (const kiln::Error& error) {
     std::fflush(stdout);
-    print_problem(error.what(), error.hint());
+    if (!rank || !rank->report(error)) print_problem(error.what(), error.hint());
     return status_of(error.kind());
-  } catch (const std::bad_alloc&) {
-    print_problem("out of memory on the host");
-  } catch (const std::exception& error) {
-    print_problem(std::string("internal error: ") + error.what());
   }
-  return failed;
 }

@@ -37,4 +37,18 @@ class RunKeeper final : public RunListener {
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
+// One of the ranks beside the first: it saves its part when all do, and says nothing.
+class SavingRank final : public RunListener {
+ public:
+  SavingRank(RunSaver& saver, TrainState state) : saver_(saver), state_(std::move(state)) {}
+  void on_save(const StepScalars& last) override {
+    state_.scalars = last;
+    saver_.save(state_);
+  }
+
+ private:
+  RunSaver& saver_;
+  TrainState state_;
+};
+
 }  // namespace kiln::cli

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "device/device_room.h"
-#include "dist/comm/run_ranks.h"
+#include "dist/parallel_rank.h"
 #include "kiln/auto_bucket.h"
 #include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
@@ -133,6 +133,11 @@ TrainOutcome already_done(const TrainState& state, const std::string& checkpoint
   return outcome;
 }
 
+// Which option it is that leaves every rank with a part.
+std::string who_shares(const TrainRequest& r) {
+  return r.tensor_ranks > 1 ? cat("--tp ", r.tensor_ranks) : cat("--strategy ", r.strategy);
+}
+
 // What one rank does. The first of them has the folder, speaks and saves; the others train beside it.
 TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& comm, TrainShare& share,
                         TrainView& view, const std::atomic<bool>& stop) {
@@ -146,13 +151,14 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
     sharing.bucket_mb = bucket.mb;
     if (first) view.on_note(bucket.why);
   }
-  const auto strategy = make_strategy(r.strategy, sharing, ctx, comm);
+  ParallelRank place(ctx, comm, r.tensor_ranks, r.strategy, sharing);
+  Strategy& strategy = place.strategy();
   const StepOptions shape = step_of(r);
   BatchLoader loader(text.train, {.batch = shape.batch,
                                   .context = r.context,
                                   .micro_steps = r.micro_steps,
-                                  .rank = comm.rank(),
-                                  .world = comm.world(),
+                                  .rank = place.data().rank(),
+                                  .world = place.data().world(),
                                   .seed = r.seed,
                                   .prefetch = r.prefetch != "off"});
 
@@ -172,16 +178,20 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
     state.loader = loader.state();
   }
   const bool done = found && state.step() >= r.steps;
-  if (found && !done && !strategy->keeps_whole_state())
-    throw Error(cat("--strategy ", r.strategy, " cannot go on from ", *found, ": its moments are in pieces"),
-                "go on with none or a ddp strategy, or begin anew with --fresh", ErrorKind::unavailable);
+  if (found && !done && r.tensor_ranks > 1)
+    throw Error(cat(who_shares(r), " cannot go on from ", *found, ": a rank has a part of every weight"),
+                "go on without --tp, or begin anew with --fresh", ErrorKind::unavailable);
 
   // A run that cannot be is refused before anything in the folder is moved or removed.
-  const ParamLayout layout = layout_for(precision_of(r), shape, comm.world(), *strategy);
+  ParamLayout layout = layout_for(precision_of(r), shape, place.data().world(), strategy);
+  layout.tensor_ranks = r.tensor_ranks;
   MemoryStats memory;
-  if (first && !done)
-    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing},
-                            rank_options_of(r, comm.world()), ctx);
+  if (first && !done) {
+    RankOptions rank = rank_options_of(r, comm.world());
+    rank.threads = ctx.pool().threads();
+    memory =
+        checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing}, rank, ctx);
+  }
   if (first && r.fresh) {
     if (const std::string aside = folder->set_aside(); !aside.empty())
       view.on_warning(cat("the earlier run is now in ", aside));
@@ -194,26 +204,42 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
                                  [&view](const std::string& line) { view.on_note(line); });
   comm.barrier(ctx, "the folder is ready");
   if (share.tuning) use_tuning(ctx, *share.tuning);
-  Llama model(config);
+  Llama model(config, place.partition());
   model.params().materialize(ctx, layout);
   if (!found && std::filesystem::is_directory(r.model)) {
     HfFolder source(r.model);
     load_weights(source, config, RopeLayout::halves, ctx, model.params());
   }
-  strategy->attach(model.params());
-  TrainStep step(ctx, model, *strategy, shape);
-  const CheckpointParts parts{ctx, model, step.optimizer(), text.tokenizer.get(), hf_config_of(r)};
+  strategy.attach(model.params());
+  TrainStep step(ctx, model, strategy, shape);
+  const CheckpointParts parts{ctx,
+                              model,
+                              step.optimizer(),
+                              text.tokenizer.get(),
+                              hf_config_of(r),
+                              comm.world() > 1 ? &comm : nullptr};
   if (found) {
     load_checkpoint(*found, parts);
+    strategy.after_update();  // a rank may have read no more than it updates
     step.restore(state.scalars);
   }
   RunOptions run_options = run_options_of(r);
   run_options.first = state.step();
+  const bool samples = r.tensor_ranks == 1 && !strategy.shards_params();  // else no rank has the model
+  if (!samples) run_options.sample_every = 0;
   if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
-  if (!first) {
+  const SaveOptions saving{r.keep, r.stop_on_save_error};
+  const bool saves = r.tensor_ranks == 1;  // files know whole tensors only
+  if (!first && !saves) {
     RunListener nobody;
     run.run(nobody, stop);
+    return {};
+  }
+  if (!first) {
+    RunSaver saver(nullptr, parts, saving, {});
+    SavingRank other(saver, std::move(state));
+    run.run(other, stop);
     return {};
   }
 
@@ -224,17 +250,15 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   record_run(*folder, r, setup, view);
   view.on_setup(r, setup);
 
-  RunSaver saver(*folder, parts, {r.keep, r.stop_on_save_error}, warn);
+  RunSaver saver(*folder, parts, saving, warn);
   saver.start_from(setup.resumed);
-  const bool saves = strategy->keeps_whole_state();
-  if (!saves)
-    view.on_warning(cat("nothing is saved: with --strategy ", r.strategy, " every rank has a part"));
+  if (!saves) view.on_warning(cat("nothing is saved: with ", who_shares(r), " every rank has a part"));
   RunKeeper keeper(r, parts, view, saves ? &saver : nullptr, loader, std::move(state));
   TrainOutcome outcome = run_steps(run, keeper, saver, setup.first_step, stop);
   outcome.parameters = setup.parameters;
   outcome.skipped = step.finish().skipped;
   if (outcome.steps_now > 0) view.on_memory(ctx.allocator().stats());
-  if (!stop && outcome.steps > 0 && !strategy->shards_params()) outcome.sample = keeper.sample();
+  if (!stop && outcome.steps > 0 && samples) outcome.sample = keeper.sample();
   return outcome;
 }
 
@@ -242,19 +266,15 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
 
 TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<bool>& stop) {
   check_request(r);
-  RankPlan plan;
-  plan.transport = r.transport;
-  plan.ranks = r.ranks;
-  plan.options = rank_options_of(r, r.ranks);
-  if (!r.link.empty()) plan.comm.link = LinkModel::parse(r.link, "--link");
-  plan.comm.timeout = std::chrono::minutes(10);  // the others wait while the first one saves
   TrainShare share;
   TrainOutcome outcome;
-  run_ranks(plan, [&](RankContext& ctx, Communicator& comm) {
+  run_ranks(ranks_of(r), rank_options_of(r, r.ranks), [&](RankContext& ctx, Communicator& comm) {
     TrainView nobody;
     const bool first = comm.rank() == 0;
     TrainOutcome mine = train_rank(r, ctx, comm, share, first ? view : nobody, stop);
-    if (first) outcome = std::move(mine);
+    if (!first) return;
+    outcome = std::move(mine);
+    outcome.transport = comm.transport();
   });
   return outcome;
 }

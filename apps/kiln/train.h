@@ -53,8 +53,10 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   uint64_t seed = 0;
   std::string strategy = "none";  // by the names of strategy_names()
   int ranks = 1;                  // each takes its part of the batch
+  int tensor_ranks = 1;           // of them, those that hold one model between them and take the same part
   std::string transport = "auto";
   double bucket_mb = 25;
+  int fsdp_prefetch = 1;     // weights under way while one is in use
   bool bucket_auto = false;  // instead: as the link is (auto_bucket.h)
   std::string link;          // of LinkModel::parse: collectives are paced as on it; empty: they are not
   std::string results;       // the folder whose results.jsonl may know the link
@@ -84,9 +86,10 @@ struct TrainOutcome {
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
   int64_t parameters = 0;
-  int64_t skipped = 0;  // updates a loss scale left out, of the whole run
-  RunTotals totals;     // of the whole run
-  std::string sample;   // what the model writes now; empty where there is no tokenizer
+  int64_t skipped = 0;    // updates a loss scale left out, of the whole run
+  RunTotals totals;       // of the whole run
+  std::string sample;     // what the model writes now; empty where there is no tokenizer
+  std::string transport;  // what carried the ranks' collectives
 };
 
 class TrainView : public RunListener {

@@ -6,8 +6,9 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "dist/comm/run_ranks.h"
+#include "kiln/bench_options.h"
 #include "model/hf_config.h"
+#include "model/partition.h"
 #include "model/size_registry.h"
 #include "train/presets.h"
 
@@ -56,9 +57,11 @@ HfConfig hf_config_of(const TrainRequest& r) {
   return c;
 }
 
+int data_ranks_of(const TrainRequest& r) { return r.ranks / r.tensor_ranks; }
+
 StepOptions step_of(const TrainRequest& r) {
   StepOptions s;
-  s.batch = r.batch / r.ranks;
+  s.batch = r.batch / data_ranks_of(r);
   s.context = r.context;
   s.micro_steps = r.micro_steps;
   s.max_norm = r.clip;
@@ -70,7 +73,9 @@ StepOptions step_of(const TrainRequest& r) {
   return s;
 }
 
-StrategyOptions strategy_of(const TrainRequest& r) { return {r.bucket_mb, parse_wire("--wire", r.wire)}; }
+StrategyOptions strategy_of(const TrainRequest& r) {
+  return {r.bucket_mb, parse_wire("--wire", r.wire), r.fsdp_prefetch};
+}
 
 // A model that comes with a tokenizer was trained on its ids, and knows no others.
 std::string tokenizer_of(const TrainRequest& r) {
@@ -133,70 +138,95 @@ void check_request(const TrainRequest& r) {
     throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
   at_least("--ranks", r.ranks, 1);
-  check_transport(r.transport, r.ranks);
-  check_strategy(r.strategy, r.ranks);
+  index_of("--transport", r.transport, {"auto", "threads", "mpi", "nccl"});
+  at_least("--tp", r.tensor_ranks, 1);
+  if (r.ranks % r.tensor_ranks != 0)
+    throw Error(cat("--ranks is ", r.ranks, " and --tp is ", r.tensor_ranks,
+                    ": the ranks do not divide into models of ", r.tensor_ranks),
+                cat("--ranks is data-parallel x tensor-parallel ranks: --ranks ",
+                    (r.ranks / r.tensor_ranks + 1) * r.tensor_ranks, ", say"),
+                ErrorKind::usage);
+  const int data_ranks = data_ranks_of(r);
+  check_strategy(r.strategy, data_ranks);
   if (!r.link.empty()) (void)LinkModel::parse(r.link, "--link");
   if (!(r.bucket_mb >= 0))
     throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
   (void)strategy_of(r);
-  if (r.batch % r.ranks != 0)
+  if (r.batch % data_ranks != 0)
     throw Error(cat("--batch is ", r.batch, " and --ranks is ", r.ranks,
-                    r.batch < r.ranks ? ": some ranks would have no sequence"
-                                      : ": the batch does not divide among them"),
-                cat("--batch ", (r.batch / r.ranks + 1) * r.ranks, " does"), ErrorKind::usage);
+                    r.tensor_ranks > 1 ? cat(", ", data_ranks, " models of ", r.tensor_ranks, " ranks") : "",
+                    r.batch < data_ranks ? ": some ranks would have no sequence"
+                                         : ": the batch does not divide among them"),
+                cat("--batch ", (r.batch / data_ranks + 1) * data_ranks, " does"), ErrorKind::usage);
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   (void)precision_of(r);
-  (void)model_of(r);
+  check_parts(model_of(r), r.tensor_ranks);
+  if (r.tensor_ranks > 1 && std::filesystem::is_directory(r.model))
+    throw Error(cat("--tp is ", r.tensor_ranks, ", and the weights in ", r.model, " are read whole only"),
+                "--tp is for a model that begins from nothing: give its config.json", ErrorKind::unavailable);
+}
+
+namespace {
+
+nlohmann::ordered_json options_json(const TrainRequest& r) {
+  const LrSchedule lr = schedule_of(r);
+  const StepOptions step = step_of(r);
+  return {{"text", r.text},
+          {"tokenizer", tokenizer_of(r)},
+          {"vocab", r.vocab},
+          {"model", r.model.empty() ? r.size : r.model},
+          {"precision", r.precision},
+          {"recompute", r.recompute},
+          {"preset", r.preset},
+          {"variants", r.variants},
+          {"graph", r.graph},
+          {"prefetch", r.prefetch},
+          {"steps", r.steps},
+          {"batch", r.batch},
+          {"context", r.context},
+          {"accumulate", r.micro_steps},
+          {"lr", lr.peak},
+          {"min_lr", lr.floor},
+          {"warmup", lr.warmup},
+          {"decay", step.adamw.decay},
+          {"beta1", step.adamw.beta1},
+          {"beta2", step.adamw.beta2},
+          {"eps", step.adamw.eps},
+          {"clip", r.clip},
+          {"loss_scale", r.loss_scale.initial},
+          {"scale_interval", r.loss_scale.interval},
+          {"eval_every", r.eval_every},
+          {"eval_batches", r.eval_batches},
+          {"save_every", save_every_of(r)},
+          {"keep", r.keep},
+          {"on_save_error", r.stop_on_save_error ? "stop" : "go-on"},
+          {"sample_every", r.sample_every},
+          {"sample_tokens", r.sample_tokens},
+          {"prompt", r.prompt},
+          {"held_out", r.held_out},
+          {"overfit", r.overfit},
+          {"seed", r.seed},
+          {"strategy", r.strategy},
+          {"ranks", r.ranks},
+          {"tp", r.tensor_ranks},
+          {"transport", r.transport},
+          {"bucket_mb", bucket_json(r)},
+          {"link", r.link},
+          {"fsdp_prefetch", r.fsdp_prefetch},
+          {"wire", r.wire}};
+}
+
+}  // namespace
+
+std::string options_text(const TrainRequest& r) {
+  return options_json(r).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t generation) {
-  const LrSchedule lr = schedule_of(r);
-  const StepOptions step = step_of(r);
   const ModelConfig& m = s.model;
-  const ordered_json options = {{"text", r.text},
-                                {"tokenizer", tokenizer_of(r)},
-                                {"vocab", r.vocab},
-                                {"model", r.model.empty() ? r.size : r.model},
-                                {"precision", r.precision},
-                                {"recompute", r.recompute},
-                                {"preset", r.preset},
-                                {"variants", r.variants},
-                                {"graph", r.graph},
-                                {"prefetch", r.prefetch},
-                                {"steps", r.steps},
-                                {"batch", r.batch},
-                                {"context", r.context},
-                                {"accumulate", r.micro_steps},
-                                {"lr", lr.peak},
-                                {"min_lr", lr.floor},
-                                {"warmup", lr.warmup},
-                                {"decay", step.adamw.decay},
-                                {"beta1", step.adamw.beta1},
-                                {"beta2", step.adamw.beta2},
-                                {"eps", step.adamw.eps},
-                                {"clip", r.clip},
-                                {"loss_scale", r.loss_scale.initial},
-                                {"scale_interval", r.loss_scale.interval},
-                                {"eval_every", r.eval_every},
-                                {"eval_batches", r.eval_batches},
-                                {"save_every", save_every_of(r)},
-                                {"keep", r.keep},
-                                {"on_save_error", r.stop_on_save_error ? "stop" : "go-on"},
-                                {"sample_every", r.sample_every},
-                                {"sample_tokens", r.sample_tokens},
-                                {"prompt", r.prompt},
-                                {"held_out", r.held_out},
-                                {"overfit", r.overfit},
-                                {"seed", r.seed},
-                                {"strategy", r.strategy},
-                                {"ranks", r.ranks},
-                                {"transport", r.transport},
-                                {"bucket_mb", bucket_json(r)},
-                                {"link", r.link},
-                                {"wire", r.wire}};
   const ordered_json page = {
-      {"options", options},
+      {"options", options_json(r)},
       {"model",
        {{"vocab", m.vocab},
         {"d_model", m.d_model},

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
+#include "dist/comm/reduce_ranks.h"
 #include "kiln/train_options.h"
 #include "train/checkpoint_names.h"
 #include "train/presets.h"
@@ -31,11 +31,36 @@ const TrainingText& TrainShare::text(const TrainRequest& r, ThreadPool& pool) {
   return *text_;
 }
 
+RanksRequest ranks_of(const TrainRequest& r) {
+  RanksRequest ranks = launched_request();
+  const bool launched = ranks.world > 1 || ranks.transport != "threads";
+  if (launched && r.ranks != ranks.world)
+    throw Error(cat("--ranks is ", r.ranks, ", and ", ranks.world, " were started"), "leave --ranks out",
+                ErrorKind::usage);
+  if (launched && r.transport != "auto" && r.transport != ranks.transport)
+    throw Error(cat("--transport is ", r.transport, ", and the ranks were started with ", ranks.transport),
+                cat("`kiln run --transport ", r.transport, " ...` starts them so"), ErrorKind::usage);
+  if (!launched && (r.transport == "mpi" || r.transport == "nccl"))
+    throw Error(cat("--transport is ", r.transport, ", and nobody has started its ranks"),
+                cat("kiln run --nproc ", std::max(2, r.ranks), " --transport ", r.transport, " -- train ..."),
+                ErrorKind::usage);
+  if (ranks.transport == "threads" && r.ranks > kMaxThreadRanks)
+    throw Error(cat("--ranks is ", r.ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
+                {}, ErrorKind::usage);
+  ranks.world = r.ranks;
+  ranks.config = options_text(r);
+  if (!r.link.empty()) ranks.comm.link = LinkModel::parse(r.link, "--link");
+  return ranks;
+}
+
+void take_launched_ranks(TrainRequest& r, bool given) {
+  const RanksRequest launched = launched_request();
+  if (!given && launched.world > 1) r.ranks = launched.world;
+}
+
 RankOptions rank_options_of(const TrainRequest& r, int ranks) {
   RankOptions options;
   options.threads = r.threads;
-  if (ranks > 1 && r.threads == 0)  // a part of the machine each
-    options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks);
   options.world = ranks;
   options.seed = r.seed;
   options.device = r.device;

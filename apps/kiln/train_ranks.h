@@ -7,7 +7,7 @@
 #include <string>
 
 #include "device/tune_file.h"
-#include "dist/comm/communicator.h"
+#include "dist/ranks.h"
 #include "kiln/train.h"
 
 namespace kiln::cli {
@@ -24,6 +24,12 @@ class TrainShare {
   std::mutex mutex_;
   std::optional<TrainingText> text_;
 };
+
+// The ranks the run has. Where they were started already, by `kiln run` or mpirun, those: --ranks and
+// --transport may say so again, and are an Error(usage) if they say otherwise.
+RanksRequest ranks_of(const TrainRequest& request);
+// Fills in --ranks where it was not given.
+void take_launched_ranks(TrainRequest& request, bool given);
 
 // As each rank of `ranks` is made, up to its number.
 RankOptions rank_options_of(const TrainRequest& request, int ranks);

@@ -4,10 +4,13 @@
 
 namespace kiln {
 
-ParamUse::ParamUse(const ParamRef& ref, bool counts) : param_(ref.param) {
+ParamUse::ParamUse(const ParamRef& ref, std::optional<DType> beside, bool counts) : param_(ref.param) {
   if (param_ == nullptr) throw Error("an op was given an empty parameter handle");
   if (counts && param_->trainable) ++param_->expected;
-  if (param_->hooks) param_->hooks->gather(*param_);
+  if (param_->hooks) {
+    const bool cast = beside && param_->cast_to == beside;
+    param_->hooks->gather(*param_, cast ? *beside : param_->kept);
+  }
   if (!param_->value.defined()) {
     throw Error(cat("parameter ", param_->name, " has no storage"),
                 "materialize the ParamStore before using the model");
@@ -15,7 +18,10 @@ ParamUse::ParamUse(const ParamRef& ref, bool counts) : param_(ref.param) {
   tensor_ = param_->value.narrow(0, ref.row_begin, ref.rows);
 }
 
-ParamUse::ParamUse(RankContext& ctx, const ParamRef& ref, DType beside, bool counts) : ParamUse(ref, counts) {
+ParamUse::ParamUse(const ParamRef& ref, bool counts) : ParamUse(ref, std::nullopt, counts) {}
+
+ParamUse::ParamUse(RankContext& ctx, const ParamRef& ref, DType beside, bool counts)
+    : ParamUse(ref, std::optional(beside), counts) {
   if (tensor_.dtype() != beside && param_->cast_to == beside)
     tensor_ = cast_values(ctx, tensor_, beside, Tag::param);
 }

@@ -44,7 +44,9 @@ struct GradSlot {
 class ParamHooks {
  public:
   virtual ~ParamHooks() = default;
-  virtual void gather(Param&) {}   // before use: must leave Param::value defined
+  // Before use: must leave Param::value defined, in dtype `as`, or as it is kept where that is all there is:
+  // then the use casts it.
+  virtual void gather(Param&, DType /*as*/) {}
   virtual void release(Param&) {}  // after use: may drop it
   // Before a contribution: must leave Param::grad defined. A strategy whose buffer lives for one micro-step
   // only clears Param::touched when it hands out a new one, so that the first contribution writes.
@@ -62,8 +64,10 @@ struct Param {
   // Storage, set by ParamStore or a strategy.
   Tensor value;                  // undefined while not gathered
   Tensor grad;                   // a range of the gradient arena, or a strategy's buffer
-  int64_t offset = 0;            // elements, in the arena
-  int64_t padded = 0;            // elements, a multiple of world x 16 bytes
+  int64_t offset = 0;            // elements, in this rank's flat buffers
+  int64_t padded = 0;            // elements of the whole, a multiple of world x 16 bytes
+  int shards = 1;                // equal pieces it is kept in, one on each rank; 1: whole on every rank
+  DType kept = DType::f32;       // dtype of the value as it is kept
   std::optional<DType> cast_to;  // products use it in this dtype, cast at each use; empty: as it is kept
 
   // One step's bookkeeping: which rows hold a gradient already, and how many contributions a micro-step
@@ -73,6 +77,8 @@ struct Param {
   int arrived = 0;
 
   ParamHooks* hooks = nullptr;
+
+  int64_t local() const { return padded / shards; }  // elements in this rank's flat buffers
 };
 
 // A parameter, or some rows of a packed one.
@@ -111,6 +117,8 @@ class ParamUse {
   const Tensor& tensor() const { return tensor_; }
 
  private:
+  ParamUse(const ParamRef& ref, std::optional<DType> beside, bool counts);
+
   Param* param_;
   Tensor tensor_;
 };

@@ -6,17 +6,19 @@
 
 namespace kiln {
 
-Param& ParamStore::add(std::string name, Shape shape, ParamInit init, bool decay) {
+Param& ParamStore::add(std::string name, Shape shape, ParamInit init, bool decay, ParamPart part) {
   ParamView whole{name, 0, shape[0], init};
   Param& p = params_.emplace_back();
   p.name = std::move(name);
   p.shape = shape;
   p.decay = decay;
   p.views.push_back(std::move(whole));
+  if (part.role != ParamRole::plain) parts_.emplace(&p, std::move(part));
   return p;
 }
 
-Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay) {
+Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, int64_t columns, bool decay,
+                              ParamPart part) {
   int64_t rows = 0;
   for (const ParamView& v : views) {
     if (v.row_begin != rows)
@@ -28,38 +30,62 @@ Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, in
   p.shape = {rows, columns};
   p.decay = decay;
   p.views = std::move(views);
+  if (part.role != ParamRole::plain) parts_.emplace(&p, std::move(part));
   return p;
+}
+
+const ParamPart& ParamStore::part(const Param& p) const {
+  static const ParamPart whole;
+  const auto found = parts_.find(&p);
+  return found == parts_.end() ? whole : found->second;
+}
+
+void ParamStore::lay_out() {
+  const PrecisionPolicy policy = this->policy();
+  // 16 bytes of the narrowest element held, on every rank's piece.
+  const int64_t multiple = data_world_ * static_cast<int64_t>(16 / size_of(policy.value));
+  total_ = local_total_ = shard_total_ = 0;
+  auto place = [&](Param& p) {
+    p.kept = policy.value;
+    p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
+    p.shards = is_sharded(p) ? shards_ : 1;
+    p.padded = static_cast<int64_t>(
+        round_up(static_cast<std::size_t>(p.shape.numel()), static_cast<std::size_t>(multiple)));
+    p.offset = local_total_;
+    total_ += p.padded;
+    local_total_ += p.local();
+    if (p.shards > 1) shard_total_ = local_total_;
+  };
+  for (const bool in_shards : {true, false}) {
+    for (const bool trainable : {true, false}) {
+      for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
+        if ((shards_ == 1 || is_sharded(*p)) == in_shards && p->trainable == trainable) place(*p);
+      }
+    }
+  }
 }
 
 void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
   layout_ = layout;
-  shards_ = layout.sharded ? ctx.world() : 1;
+  if (layout.tensor_ranks < 1 || ctx.world() % layout.tensor_ranks != 0)
+    throw Error(cat(ctx.world(), " ranks do not divide into models of ", layout.tensor_ranks, " ranks each"),
+                "the number of ranks must be a multiple of those a model is cut into", ErrorKind::usage);
+  data_rank_ = ctx.rank() / layout.tensor_ranks;
+  data_world_ = ctx.world() / layout.tensor_ranks;
+  shards_ = layout.sharded ? data_world_ : 1;
   const PrecisionPolicy policy = this->policy();
-  // 16 bytes of the narrowest element held, on every rank's piece.
-  const int64_t multiple = ctx.world() * static_cast<int64_t>(16 / size_of(policy.value));
-  total_ = 0;
-  for (const bool trainable : {true, false}) {
-    for (auto p = params_.rbegin(); p != params_.rend(); ++p) {
-      if (p->trainable != trainable) continue;
-      p->offset = total_;
-      p->padded = static_cast<int64_t>(
-          round_up(static_cast<std::size_t>(p->shape.numel()), static_cast<std::size_t>(multiple)));
-      total_ += p->padded;
-    }
-  }
+  lay_out();
   // Weights that are cast at use are masters: what is computed with are the casts.
   values_ = ctx.zeros({local_total()}, policy.value, policy.casts_at_use() ? Tag::master : Tag::param);
   const bool trained = !layout.inference;
-  const bool whole_grads = !layout.sharded && !layout.sharded_grads;
   if (trained)  // once: padding stays zero for ever
-    grads_ = ctx.zeros({whole_grads ? total_ : total_ / ctx.world()}, policy.grad, Tag::grad);
+    grads_ = ctx.zeros({layout.sharded_grads ? total_ / data_world_ : local_total_}, policy.grad, Tag::grad);
   if (policy.split && trained) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
-  for (Param& p : params_) p.cast_to = policy.casts_at_use() ? std::optional(policy.compute) : std::nullopt;
-  if (shards_ == 1) {
-    for (Param& p : params_) {
-      p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
-      if (trained && whole_grads) p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
-    }
+  for (Param& p : params_) {
+    if (p.shards != 1) continue;
+    p.value = values_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
+    if (trained && !layout.sharded_grads)
+      p.grad = grads_.narrow(0, p.offset, p.shape.numel()).reshape(p.shape);
   }
   if (trained) draw_values(ctx);
 }
@@ -67,16 +93,20 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
 void ParamStore::draw_values(RankContext& ctx) {
   for (Param& p : params_) {
     const int64_t row_size = p.shape.rank() == 1 ? 1 : p.shape[1];
-    const int64_t begin = shards_ == 1 ? 0 : p.padded / shards_ * ctx.rank();  // of the flat parameter
-    const int64_t end = std::min(p.shape.numel(), begin + p.padded / shards_);
-    for (const ParamView& v : p.views) {
+    const int64_t begin = local_begin(p);
+    const int64_t end = std::min(p.shape.numel(), begin + p.local());
+    const ParamPart& part = this->part(p);
+    const int64_t whole = part.whole_columns > 0 ? part.whole_columns : row_size;
+    for (std::size_t i = 0; i < p.views.size(); ++i) {
+      const ParamView& v = p.views[i];
       const int64_t first = std::max(begin, v.row_begin * row_size);
       const int64_t last = std::min(end, (v.row_begin + v.rows) * row_size);
       if (first >= last) continue;
-      const int64_t at = p.offset / shards_ + first - begin;
+      const int64_t at = p.offset + first - begin;
+      const int64_t first_row = part.rows.empty() ? 0 : part.rows[i].first;
       draw_weights(ctx, values_.narrow(0, at, last - first),
                    low_.defined() ? low_.narrow(0, at, last - first) : Tensor(), v.init, v.name,
-                   first - v.row_begin * row_size);
+                   first - v.row_begin * row_size, {row_size, whole, first_row * whole + part.first_column});
     }
   }
 }
@@ -106,9 +136,9 @@ void zero_untouched_rows(RankContext& ctx, Param& p) {
 }
 
 void ParamStore::finish_gradients(RankContext& ctx) {
-  if (layout_.sharded || layout_.sharded_grads) return;  // the sharding strategy writes its shards whole
-  for (Param& p : params_) {
-    if (p.trainable) zero_untouched_rows(ctx, p);
+  if (layout_.sharded_grads) return;  // as below
+  for (Param& p : params_) {          // a sharding strategy writes its shards whole
+    if (p.trainable && p.shards == 1) zero_untouched_rows(ctx, p);
   }
 }
 
@@ -117,11 +147,11 @@ void ParamStore::set_hooks(ParamHooks* hooks) {
 }
 
 void ParamStore::keep_own_low(RankContext& ctx) {
-  if (!low_.defined() || ctx.world() == 1 || low_.numel() < total_) return;
-  const Tensor own = ctx.zeros({total_ / ctx.world()}, DType::i16, Tag::master);
+  if (!low_.defined() || data_world_ == 1 || low_.numel() < total_) return;
+  const Tensor own = ctx.zeros({total_ / data_world_}, DType::i16, Tag::master);
   for (const Param& p : params_) {
-    const Tensor from = piece(low_, p, ctx.rank(), ctx.world());
-    ctx.backend().copy_within(piece(own, p, ctx.rank(), ctx.world()).raw(), from.raw(), from.bytes().value,
+    const Tensor from = piece(low_, p, data_rank_, data_world_);
+    ctx.backend().copy_within(piece(own, p, data_rank_, data_world_).raw(), from.raw(), from.bytes().value,
                               ctx.compute());
   }
   low_ = own;
@@ -144,12 +174,12 @@ std::vector<ParamSpan> ParamStore::spans(int rank, int world) const {
   }
   std::sort(trainable.begin(), trainable.end(),
             [](const Param* a, const Param* b) { return a->offset < b->offset; });
-  const int parts = layout_.sharded ? shards_ : world;
   std::vector<ParamSpan> spans;
   spans.reserve(trainable.size());
   for (const Param* p : trainable) {
+    const int64_t at = layout_.sharded ? p->offset : p->offset + p->padded / world * rank;
     spans.push_back({p->name, piece(values_, *p, rank, world), piece(low_, *p, rank, world),
-                     piece(grads_, *p, rank, world), p->decay, p->offset / parts, policy().state});
+                     piece(grads_, *p, rank, world), p->decay, at, policy().state});
   }
   return spans;
 }

@@ -99,6 +99,7 @@ class Tape {
  private:
   friend class BackwardPass;
   friend class GradModeGuard;
+  friend class OutsideSpans;
   friend SmallVector<Tensor, 4> split(RankContext&, const Tensor&, std::initializer_list<int64_t>);
   friend Tensor recompute(RankContext&, const Tensor&, std::function<Tensor(const Tensor&)>);
   friend void run_split_backward(BackwardPass&);
@@ -184,6 +185,25 @@ class GradModeGuard {
  private:
   Tape& tape_;
   GradMode previous_;
+};
+
+// While it lives, op calls belong to no recomputed span: neither noted by one nor held to one's variants. For
+// work on a parameter whose moment is the strategy's to choose, and so another when the span runs again.
+class OutsideSpans {
+ public:
+  explicit OutsideSpans(RankContext& ctx) : tape_(ctx.tape()) { swap(); }
+  ~OutsideSpans() { swap(); }
+  OutsideSpans(const OutsideSpans&) = delete;
+  OutsideSpans& operator=(const OutsideSpans&) = delete;
+
+ private:
+  void swap() {
+    std::swap(tape_.players_, players_);
+    std::swap(tape_.recording_spans_, recording_);
+  }
+  Tape& tape_;
+  std::vector<Tape::Player> players_;
+  std::vector<RecomputeSpan*> recording_;
 };
 
 // Cuts the last axis into parts that share x's memory; their gradients are written side by side into one

@@ -22,6 +22,16 @@ constexpr std::array<uint32_t, 256> make_table() {
 
 constexpr auto kTable = make_table();
 
+// Of polynomials over GF(2), modulo the checksum's. The highest bit is the coefficient of x^0.
+uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1) {
+    if ((a & 0x80000000) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);  // times x
+  }
+  return product;
+}
+
 }  // namespace
 
 bool crc32c_has_instruction() {
@@ -49,6 +59,16 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_by_instruction(std::span<const
   auto tail = static_cast<uint32_t>(crc);
   for (; left > 0; --left, ++at) tail = _mm_crc32_u8(tail, static_cast<uint8_t>(*at));
   return ~tail;
+}
+
+// What comes behind a piece multiplies its checksum by x^8 for each byte.
+uint32_t crc32c_joined(uint32_t a, uint32_t b, uint64_t bytes_of_b) {
+  uint32_t factor = 0x80000000, power = 0x00800000;  // 1; x^8, squared from bit to bit of the length
+  for (uint64_t n = bytes_of_b; n != 0; n >>= 1) {
+    if ((n & 1) != 0) factor = multiply(factor, power);
+    power = multiply(power, power);
+  }
+  return multiply(factor, a) ^ b;
 }
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {

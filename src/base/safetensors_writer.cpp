@@ -56,14 +56,19 @@ uint64_t SafetensorsDeclaration::bytes() const {
   return bits / 8;
 }
 
+std::string safetensors_front(const std::string& path, const std::vector<SafetensorsDeclaration>& tensors,
+                              const std::vector<std::pair<std::string, std::string>>& metadata) {
+  const std::string header = header_text(path, tensors, metadata);
+  const uint64_t length = header.size();
+  std::string front(sizeof length, '\0');
+  std::memcpy(front.data(), &length, sizeof length);
+  return front + header;
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsDeclaration> tensors,
                                      const std::vector<std::pair<std::string, std::string>>& metadata)
-    : tensors_(std::move(tensors)), header_(header_text(path, tensors_, metadata)), file_(path) {
-  const uint64_t length = header_.size();
-  std::byte bytes[sizeof length];
-  std::memcpy(bytes, &length, sizeof length);
-  file_.append(bytes);
-  file_.append(header_);
+    : tensors_(std::move(tensors)), front_(safetensors_front(path, tensors_, metadata)), file_(path) {
+  file_.append(front_);
   skip_full();
 }
 

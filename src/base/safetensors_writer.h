@@ -23,6 +23,12 @@ struct SafetensorsDeclaration {
   uint64_t bytes() const;  // Error where that cannot be counted
 };
 
+// What stands in a file before its tensors: the length of the header, and the header. `path` is for messages.
+// Throws Error when a reader would refuse it, or when a tensor would not begin at a multiple of its element's
+// size: wider types come first.
+std::string safetensors_front(const std::string& path, const std::vector<SafetensorsDeclaration>& tensors,
+                              const std::vector<std::pair<std::string, std::string>>& metadata = {});
+
 class SafetensorsWriter {
  public:
   // Tensors stand in the file in the order given; wider types come first, so that each begins at a multiple
@@ -43,7 +49,7 @@ class SafetensorsWriter {
   void skip_full();
 
   std::vector<SafetensorsDeclaration> tensors_;
-  std::string header_;  // made before the file is, so that a refused one leaves no trace
+  std::string front_;  // made before the file is, so that a refused one leaves no trace
   AtomicFile file_;
   std::vector<uint32_t> checksums_;  // those of the tensors begun
   uint64_t left_ = 0;                // bytes of the current one

@@ -55,8 +55,8 @@ const Row kRows[] = {
        return std::make_unique<ZeroStrategy>(ctx, comm, 2, buckets_of(o));
      }},
     {"fsdp",
-     [](const StrategyOptions&, RankContext& ctx, Communicator& comm) -> Made {
-       return std::make_unique<FsdpStrategy>(ctx, comm);
+     [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
+       return std::make_unique<FsdpStrategy>(ctx, comm, FsdpOptions{.prefetch = o.prefetch});
      }},
 };
 

@@ -14,6 +14,7 @@ namespace kiln {
 struct StrategyOptions {
   double bucket_mb = 25;    // of 1e6 bytes: the cap of a bucket of gradients
   DType wire = DType::f32;  // of gradients between ranks, or bf16
+  int prefetch = 1;         // fsdp: weights under way while one is in use
 };
 
 // none, ddp:naive, ddp:flat, ddp:overlap, ddp:bucketed, zero1:simple, zero1, zero2, fsdp.

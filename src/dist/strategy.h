@@ -38,9 +38,6 @@ class Strategy : public ParamHooks {
   virtual void reduce_scalars(const Tensor& /*scalars*/) {}
   virtual void after_update() {}  // what other ranks have updated comes back
 
-  // Does every rank hold all weights and moments, so that one of them can save a run by itself?
-  virtual bool keeps_whole_state() const { return !shards_params(); }
-
   virtual CommVolume volume() const { return {}; }  // of the last step
   // Ranks that meet on the host cannot be replayed by the device alone.
   virtual bool can_capture() const { return true; }

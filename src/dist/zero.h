@@ -25,7 +25,6 @@ class ZeroStrategy final : public BucketedStrategy {
       : BucketedStrategy(ctx, comm, for_stage(stage, options)), stage_(stage) {}
 
   bool shards_grads() const override { return stage_ == 2; }
-  bool keeps_whole_state() const override { return false; }
   void attach(ParamStore& params) override;
   void begin_step() override;
   void grad_begin(Param& p) override;

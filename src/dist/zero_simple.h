@@ -13,7 +13,6 @@ class SimpleZeroStrategy final : public DdpStrategy {
  public:
   using DdpStrategy::DdpStrategy;
 
-  bool keeps_whole_state() const override { return false; }
   void refresh() override;
   std::vector<ParamSpan> spans(const ParamStore& params) const override;
   void after_update() override;

@@ -18,31 +18,46 @@ namespace {
 
 constexpr ParamInit kOnes{ParamInit::Kind::ones, 0, 0};
 
+// Of the whole weight: a part of it starts with the values it has there.
 ParamInit linear_init(int64_t in, int64_t out) {
   return {ParamInit::Kind::normal, static_cast<float>(std::sqrt(2.0 / static_cast<double>(in + out))), 3};
 }
 
+// [out, in] of which the columns `here` are here.
+Param& add_row_part(ParamStore& params, std::string name, int64_t out, int64_t in, PartRange here) {
+  return params.add(std::move(name), {out, here.count}, linear_init(in, out), true,
+                    {ParamRole::row, {}, here.begin, in});
+}
+
 }  // namespace
 
-Block::Block(ParamStore& params, const ModelConfig& c, int64_t index)
-    : config_(c), index_(index), scope_(cat("layers.", index)) {
+Block::Block(ParamStore& params, const ModelConfig& c, int64_t index, const Partition& partition)
+    : config_(c),
+      partition_(partition),
+      index_(index),
+      scope_(cat("layers.", index)),
+      heads_(partition.of(c.heads).count),
+      kv_heads_(partition.of(c.kv_heads).count),
+      hidden_(partition.of(c.d_ff).count) {
   const std::string prefix = cat("model.layers.", index, ".");
   const int64_t C = c.d_model, F = c.d_ff, Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
+  const PartRange q = partition.of(Q), kv = partition.of(KV), f = partition.of(F);
   auto attention = [&](const char* name) { return cat(prefix, "self_attn.", name, ".weight"); };
   auto mlp = [&](const char* name) { return cat(prefix, "mlp.", name, ".weight"); };
 
   attention_norm_ = &params.add(cat(prefix, "input_layernorm.weight"), {C}, kOnes, false);
   qkv_ = &params.add_packed(attention("qkv_proj"),
-                            {{attention("q_proj"), 0, Q, linear_init(C, Q)},
-                             {attention("k_proj"), Q, KV, linear_init(C, KV)},
-                             {attention("v_proj"), Q + KV, KV, linear_init(C, KV)}},
-                            C);
-  out_ = &params.add(attention("o_proj"), {C, Q}, linear_init(Q, C));
+                            {{attention("q_proj"), 0, q.count, linear_init(C, Q)},
+                             {attention("k_proj"), q.count, kv.count, linear_init(C, KV)},
+                             {attention("v_proj"), q.count + kv.count, kv.count, linear_init(C, KV)}},
+                            C, true, {ParamRole::column, {{q.begin, Q}, {kv.begin, KV}, {kv.begin, KV}}});
+  out_ = &add_row_part(params, attention("o_proj"), C, Q, q);
   mlp_norm_ = &params.add(cat(prefix, "post_attention_layernorm.weight"), {C}, kOnes, false);
-  gate_up_ = &params.add_packed(
-      mlp("gate_up_proj"),
-      {{mlp("gate_proj"), 0, F, linear_init(C, F)}, {mlp("up_proj"), F, F, linear_init(C, F)}}, C);
-  down_ = &params.add(mlp("down_proj"), {C, F}, linear_init(F, C));
+  gate_up_ = &params.add_packed(mlp("gate_up_proj"),
+                                {{mlp("gate_proj"), 0, f.count, linear_init(C, F)},
+                                 {mlp("up_proj"), f.count, f.count, linear_init(C, F)}},
+                                C, true, {ParamRole::column, {{f.begin, F}, {f.begin, F}}});
+  down_ = &add_row_part(params, mlp("down_proj"), C, F, f);
 }
 
 Tensor Residual::whole(RankContext& ctx) const { return last.defined() ? add(ctx, sum, last) : sum; }
@@ -86,9 +101,9 @@ Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
 
 Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
   const ModelConfig& c = config_;
-  const int64_t Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
-  const AttentionOptions options{.heads = c.heads, .kv_heads = c.kv_heads, .causal = true};
-  const Tensor normed = cast_for(ctx, x, *qkv_);
+  const int64_t Q = heads_ * c.head_dim(), KV = kv_heads_ * c.head_dim();
+  const AttentionOptions options{.heads = heads_, .kv_heads = kv_heads_, .causal = true};
+  const Tensor normed = partition_.split_input(ctx, cast_for(ctx, x, *qkv_));
   Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
     const auto qkv = split(ctx, linear(ctx, normed, *qkv_), {Q, KV, KV});
@@ -100,30 +115,30 @@ Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
   }
   // In place: nothing else reads the unturned q and k.
   const RopeResult turned = rope(ctx, q, k,
-                                 {.heads = c.heads,
-                                  .kv_heads = c.kv_heads,
+                                 {.heads = heads_,
+                                  .kv_heads = kv_heads_,
                                   .theta = c.rope_theta,
                                   .offset = cache ? cache->length() : 0,
                                   .in_place = true});
   q = turned.q, k = turned.k;
   if (cache) std::tie(k, v) = cache->extend(ctx, index_, k, v);  // [B, all tokens so far, Hkv D]
   const Tensor o = attention(ctx, q, k, v, options);             // [B, T, H D]
-  return cast(ctx, linear(ctx, o, *out_), x.dtype());
+  return cast(ctx, partition_.sum_output(ctx, linear(ctx, o, *out_)), x.dtype());
 }
 
 Tensor Block::mlp(RankContext& ctx, const Tensor& x) const {
   const ModelConfig& c = config_;
-  const Tensor normed = cast_for(ctx, x, *gate_up_);
+  const Tensor normed = partition_.split_input(ctx, cast_for(ctx, x, *gate_up_));
   Tensor a;  // [B, T, F]
   if (c.fused_gate_up) {
-    const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {c.d_ff, c.d_ff});
+    const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {hidden_, hidden_});
     a = swiglu(ctx, gate_up[0], gate_up[1]);
   } else {
     const Tensor gate = linear(ctx, normed, ParamRef::view(*gate_up_, 0));
     const Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
     a = swiglu(ctx, gate, up);
   }
-  return cast(ctx, linear(ctx, a, *down_), x.dtype());
+  return cast(ctx, partition_.sum_output(ctx, linear(ctx, a, *down_)), x.dtype());
 }
 
 }  // namespace kiln

@@ -5,6 +5,7 @@
 #include "autograd/param_store.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
+#include "model/partition.h"
 
 namespace kiln {
 
@@ -24,8 +25,10 @@ NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float
 
 class Block {
  public:
-  // Adds its parameters, in the order they are used, under Hugging Face's names.
-  Block(ParamStore& params, const ModelConfig& config, int64_t index);
+  // Adds its parameters, in the order they are used, under Hugging Face's names: of each, the part that is
+  // here. `partition` must outlive the block.
+  Block(ParamStore& params, const ModelConfig& config, int64_t index,
+        const Partition& partition = whole_model());
 
   // x [B, T, C] -> [B, T, C]. With a cache the T tokens follow those it holds, and its layer gets their keys
   // and values.
@@ -39,8 +42,10 @@ class Block {
   Tensor forward_in_halves(RankContext& ctx, const Tensor& x) const;
 
   ModelConfig config_;
+  const Partition& partition_;
   int64_t index_;
-  std::string scope_;  // "layers.0"
+  std::string scope_;                  // "layers.0"
+  int64_t heads_, kv_heads_, hidden_;  // H, Hkv and F below: those that are here
   // Packed weights: q, k and v are row views of one buffer, so are gate and up.
   Param* attention_norm_;  // [C]
   Param* qkv_;             // [(H + 2 Hkv) D, C]

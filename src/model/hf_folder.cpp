@@ -27,14 +27,6 @@ bool can_read(SafetensorsType type) {
 // Frequencies of the rotary embedding, which old files carry and every reader computes anew.
 bool is_left_over(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-bool same_shape(std::span<const uint64_t> a, const Shape& b) {
-  if (a.size() != static_cast<std::size_t>(b.rank())) return false;
-  for (int i = 0; i < b.rank(); ++i) {
-    if (a[static_cast<std::size_t>(i)] != static_cast<uint64_t>(b[i])) return false;
-  }
-  return true;
-}
-
 template <class T>
 void widen(const std::byte* bytes, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -45,6 +37,14 @@ void widen(const std::byte* bytes, std::span<float> out) {
 }
 
 }  // namespace
+
+bool same_shape(std::span<const uint64_t> a, const Shape& b) {
+  if (a.size() != static_cast<std::size_t>(b.rank())) return false;
+  for (int i = 0; i < b.rank(); ++i) {
+    if (a[static_cast<std::size_t>(i)] != static_cast<uint64_t>(b[i])) return false;
+  }
+  return true;
+}
 
 void to_floats(SafetensorsType type, const std::byte* bytes, std::span<float> out) {
   switch (type) {
@@ -196,6 +196,9 @@ void HfFolder::read(const WeightSpec& weight, int64_t first_row, std::span<float
   const auto found = places_.find(weight.name);
   if (found == places_.end()) throw Error(cat(path_, " has no tensor ", weight.name));
   const auto& [file, entry] = found->second;
+  if (!same_shape(entry.shape, weight.shape))
+    throw Error(cat(file->path(), ": tensor ", weight.name, " is ", entry.shape_text(), "; ",
+                    weight.shape.str(), " is needed"));
   const std::size_t size = static_cast<std::size_t>(bits_of(entry.type)) / 8;
   const std::span<const std::byte> bytes = file->bytes(entry);
   const auto begin = static_cast<std::size_t>(first_row * weight.columns());
@@ -215,10 +218,11 @@ void load_weights(WeightSource& source, const ModelConfig& config, RopeLayout la
   std::vector<float> piece;
   for (const WeightSpec& w : weights) {
     for_each_piece(w, is_turned(w) ? config.head_dim() : 1, [&](int64_t row, int64_t rows) {
+      done += static_cast<uint64_t>(rows * w.columns()) * sizeof(float);
+      if (!values.holds(w, row, rows)) return;  // another rank's
       piece.resize(static_cast<std::size_t>(rows * w.columns()));
       relaid.read(w, row, piece);
       values.write(w, row, piece);
-      done += piece.size() * sizeof(float);
       if (progress) progress(done, all);
     });
   }

@@ -52,9 +52,11 @@ class HfFolder final : public WeightSource {
 // How far a long walk over the weights is: bytes (fp32) done and in all.
 using WeightProgress = std::function<void(uint64_t done, uint64_t all)>;
 
-// Fills a materialized, unsharded store. `layout` is that of the source.
+// Fills a materialized store; of a sharded one, what this rank has. `layout` is that of the source.
 void load_weights(WeightSource& source, const ModelConfig& config, RopeLayout layout, RankContext& ctx,
                   ParamStore& store, const WeightProgress& progress = {});
+
+bool same_shape(std::span<const uint64_t> in_file, const Shape& wanted);
 
 // Values at `bytes`, whatever their alignment, as fp32.
 void to_floats(SafetensorsType type, const std::byte* bytes, std::span<float> out);

@@ -28,29 +28,6 @@ SafetensorsType file_type(DType dtype) {
   }
 }
 
-struct Shard {
-  std::vector<WeightSpec> weights;
-  uint64_t bytes = 0;
-};
-
-std::vector<Shard> cut(const std::vector<WeightSpec>& weights, DType dtype, uint64_t most) {
-  std::vector<Shard> shards(1);
-  for (const WeightSpec& w : weights) {
-    const uint64_t bytes = static_cast<uint64_t>(w.shape.numel()) * size_of(dtype);
-    if (!shards.back().weights.empty() && shards.back().bytes + bytes > most) shards.emplace_back();
-    shards.back().weights.push_back(w);
-    shards.back().bytes += bytes;
-  }
-  return shards;
-}
-
-std::string shard_name(std::size_t index, std::size_t count) {
-  if (count == 1) return "model.safetensors";
-  char name[64];
-  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
-  return name;
-}
-
 template <class T>
 std::span<const std::byte> narrowed(const WeightSpec& weight, std::span<const float> values,
                                     std::vector<T>& out) {
@@ -72,16 +49,9 @@ class ShardWriting {
       : config_(config), source_(source, config.model.head_dim(), options.from, options.to) {}
 
   template <class Done>
-  std::vector<uint32_t> write(const std::string& path, const std::vector<WeightSpec>& weights,
-                              const Done& done) {
-    std::vector<SafetensorsDeclaration> tensors;
-    for (const WeightSpec& w : weights) {
-      tensors.push_back({w.name, file_type(config_.dtype), {}});
-      for (int i = 0; i < w.shape.rank(); ++i)
-        tensors.back().shape.push_back(static_cast<uint64_t>(w.shape[i]));
-    }
-    SafetensorsWriter writer(path, std::move(tensors), {{"format", "pt"}});
-    for (const WeightSpec& w : weights) {
+  std::vector<uint32_t> write(const std::string& path, const HfFile& file, const Done& done) {
+    SafetensorsWriter writer(path, declarations_of(file, config_.dtype), hf_metadata());
+    for (const WeightSpec& w : file.weights) {
       for_each_piece(w, is_turned(w) ? config_.model.head_dim() : 1, [&](int64_t row, int64_t rows) {
         piece_.resize(static_cast<std::size_t>(rows * w.columns()));
         source_.read(w, row, piece_);
@@ -106,38 +76,72 @@ class ShardWriting {
   std::vector<fp16> fp16_;
 };
 
+std::string shard_name(std::size_t index, std::size_t count) {
+  if (count == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name;
+}
+
 }  // namespace
+
+std::vector<HfFile> hf_files(const HfConfig& config, uint64_t max_shard_bytes) {
+  std::vector<HfFile> files(1);
+  for (WeightSpec& w : weight_specs(config.model)) {
+    const uint64_t bytes = static_cast<uint64_t>(w.shape.numel()) * size_of(config.dtype);
+    const bool full = files.back().bytes + bytes > std::max<uint64_t>(1, max_shard_bytes);
+    if (!files.back().weights.empty() && full) files.emplace_back();
+    files.back().weights.push_back(std::move(w));
+    files.back().bytes += bytes;
+  }
+  for (std::size_t i = 0; i < files.size(); ++i) files[i].name = shard_name(i, files.size());
+  return files;
+}
+
+std::vector<SafetensorsDeclaration> declarations_of(const HfFile& file, DType dtype) {
+  std::vector<SafetensorsDeclaration> tensors;
+  for (const WeightSpec& w : file.weights) {
+    tensors.push_back({w.name, file_type(dtype), {}});
+    for (int i = 0; i < w.shape.rank(); ++i)
+      tensors.back().shape.push_back(static_cast<uint64_t>(w.shape[i]));
+  }
+  return tensors;
+}
+
+void write_hf_texts(const std::string& folder, const HfConfig& config, const std::vector<HfFile>& files) {
+  if (files.size() > 1) {
+    HfIndex index;
+    index.total_size = 0;
+    for (const HfFile& f : files) {
+      *index.total_size += f.bytes;
+      for (const WeightSpec& w : f.weights) index.weight_map.emplace(w.name, f.name);
+    }
+    write_file_atomically((fs::path(folder) / kHfIndexName).string(), hf_index_json(index));
+  }
+  write_file_atomically((fs::path(folder) / "config.json").string(), hf_config_json(config));
+}
 
 std::vector<SavedTensor> save_hf_folder(const std::string& folder, const HfConfig& config,
                                         WeightSource& source, const HfSaveOptions& options,
                                         const WeightProgress& progress) {
   (void)file_type(config.dtype);
-  const std::vector<Shard> shards =
-      cut(weight_specs(config.model), config.dtype, std::max<uint64_t>(1, options.max_shard_bytes));
+  const std::vector<HfFile> files = hf_files(config, options.max_shard_bytes);
   uint64_t done = 0, all = 0;
-  for (const Shard& s : shards) all += s.bytes / size_of(config.dtype) * sizeof(float);
+  for (const HfFile& f : files) all += f.bytes / size_of(config.dtype) * sizeof(float);
   std::vector<SavedTensor> saved;
-  HfIndex index;
-  index.total_size = 0;
   ShardWriting writing(config, source, options);
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shard_name(i, shards.size());
-    const auto checksums =
-        writing.write((fs::path(folder) / name).string(), shards[i].weights, [&](uint64_t bytes) {
-          done += bytes;
-          if (progress) progress(done, all);
-        });
-    *index.total_size += shards[i].bytes;
+  for (const HfFile& f : files) {
+    const auto checksums = writing.write((fs::path(folder) / f.name).string(), f, [&](uint64_t bytes) {
+      done += bytes;
+      if (progress) progress(done, all);
+    });
     for (std::size_t k = 0; k < checksums.size(); ++k) {
-      const WeightSpec& w = shards[i].weights[k];
-      index.weight_map.emplace(w.name, name);
-      saved.push_back({w.name, w.shape, static_cast<uint64_t>(w.shape.numel()) * size_of(config.dtype), name,
-                       checksums[k]});
+      const WeightSpec& w = f.weights[k];
+      saved.push_back({w.name, w.shape, static_cast<uint64_t>(w.shape.numel()) * size_of(config.dtype),
+                       f.name, checksums[k]});
     }
   }
-  if (shards.size() > 1)
-    write_file_atomically((fs::path(folder) / kHfIndexName).string(), hf_index_json(index));
-  write_file_atomically((fs::path(folder) / "config.json").string(), hf_config_json(config));
+  write_hf_texts(folder, config, files);
   return saved;
 }
 

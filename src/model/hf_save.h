@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/safetensors_writer.h"
 #include "model/hf_config.h"
 #include "model/hf_folder.h"
 
@@ -16,6 +17,20 @@ struct HfSaveOptions {
   RopeLayout from = RopeLayout::halves;      // how q and k stand in the source
   RopeLayout to = RopeLayout::halves;        // and shall stand in the file; transformers wants halves
 };
+
+// The files weights go to: one, or several below a size with an index beside them.
+struct HfFile {
+  std::string name;
+  std::vector<WeightSpec> weights;
+  uint64_t bytes = 0;  // of tensors
+};
+std::vector<HfFile> hf_files(const HfConfig& config,
+                             uint64_t max_shard_bytes = HfSaveOptions{}.max_shard_bytes);
+std::vector<SafetensorsDeclaration> declarations_of(const HfFile& file, DType dtype);
+// The metadata transformers looks for.
+inline std::vector<std::pair<std::string, std::string>> hf_metadata() { return {{"format", "pt"}}; }
+// The index, where there are several files, and config.json.
+void write_hf_texts(const std::string& folder, const HfConfig& config, const std::vector<HfFile>& files);
 
 struct SavedTensor {
   std::string name;

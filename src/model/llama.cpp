@@ -6,29 +6,31 @@
 #include "autograd/tape.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
-#include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
-#include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
 
 namespace kiln {
 
-Llama::Llama(const ModelConfig& config) : config_(config) {
+Llama::Llama(const ModelConfig& config, const Partition& partition) : config_(config), partition_(partition) {
   check_config(config_);
+  check_parts(config_, partition.parts());
   const int64_t V = config_.vocab, C = config_.d_model;
+  const PartRange here = partition.of_vocab(V);
+  const auto add_vocab = [&](const char* name, float std) {
+    return &params_.add(name, {here.count, C}, {ParamInit::Kind::normal, std, 3}, true,
+                        {ParamRole::vocab, {{here.begin, V}}});
+  };
   // A tied weight is also the head, where a standard deviation of 1 would blow up the logits.
-  embedding_ = &params_.add("model.embed_tokens.weight", {V, C},
-                            {ParamInit::Kind::normal, config_.tied ? 0.02f : 1.0f, 3});
-  for (int64_t i = 0; i < config_.layers; ++i) blocks_.emplace_back(params_, config_, i);
+  embedding_ = add_vocab("model.embed_tokens.weight", config_.tied ? 0.02f : 1.0f);
+  for (int64_t i = 0; i < config_.layers; ++i) blocks_.emplace_back(params_, config_, i, partition);
   norm_ = &params_.add("model.norm.weight", {C}, {ParamInit::Kind::ones, 0, 0}, false);
   const float head_std = static_cast<float>(std::sqrt(2.0 / static_cast<double>(C + V)));
-  head_ = config_.tied ? embedding_
-                       : &params_.add("lm_head.weight", {V, C}, {ParamInit::Kind::normal, head_std, 3});
+  head_ = config_.tied ? embedding_ : add_vocab("lm_head.weight", head_std);
 }
 
 Tensor Llama::embed(RankContext& ctx, const Tensor& tokens) const {
   ScopeGuard scope(ctx, "embed_tokens");
-  return embedding(ctx, tokens, *embedding_);
+  return partition_.embed(ctx, tokens, *embedding_, config_.vocab);
 }
 
 Residual Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
@@ -42,21 +44,24 @@ Tensor Llama::final_norm(RankContext& ctx, const Residual& x) const {
 Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
   const Residual x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "head");
-  return linear(ctx, final_norm(ctx, x), *head_);
+  return partition_.logits(ctx, final_norm(ctx, x), *head_);
 }
 
 Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
-  if (!config_.fused_linear_ce) {
+  if (!config_.fused_linear_ce && partition_.parts() == 1) {
     const Tensor out = logits(ctx, tokens);
     ScopeGuard scope(ctx, "loss");
     return cross_entropy(ctx, out, targets);
   }
   const Residual x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "loss");
-  return linear_cross_entropy(ctx, final_norm(ctx, x), *head_, targets);
+  return partition_.loss(ctx, final_norm(ctx, x), *head_, config_.vocab, targets);
 }
 
 Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const {
+  if (partition_.parts() > 1)
+    throw Error(cat("a model in ", partition_.parts(), " parts does not generate: no rank has all logits"),
+                "take one rank's model whole: --tp 1");
   const GradModeGuard off(ctx, GradMode::off);
   cache.check_room(tokens.shape());
   const int64_t T = tokens.dim(1);

@@ -1,5 +1,6 @@
 // Tokens to loss: embedding, blocks, final norm, head, cross-entropy. Knows nothing of devices or
-// parallelism. Positions enter in each block's attention, where q and k are turned (ops/rope).
+// parallelism: it asks a Partition which part of a layer is here. Positions enter in each block's attention,
+// where q and k are turned (ops/rope).
 #pragma once
 
 #include <deque>
@@ -12,10 +13,12 @@ namespace kiln {
 
 class Llama {
  public:
-  explicit Llama(const ModelConfig& config);
+  // `partition` must outlive the model.
+  explicit Llama(const ModelConfig& config, const Partition& partition = whole_model());
 
   ParamStore& params() { return params_; }
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }  // of the whole model, whatever part is here
+  const Partition& partition() const { return partition_; }
   DType dtype() const { return params_.policy().compute; }  // of products, and of keys and values
 
   Tensor logits(RankContext& ctx, const Tensor& tokens) const;  // int32 [B, T] -> [B, T, V]
@@ -31,8 +34,9 @@ class Llama {
   Tensor final_norm(RankContext& ctx, const Residual& x) const;  // in the dtype of the head
 
   ModelConfig config_;
+  const Partition& partition_;
   ParamStore params_;
-  Param* embedding_;  // [V, C]
+  Param* embedding_;  // [V, C], the rows that are here
   std::deque<Block> blocks_;
   Param* norm_;  // [C]
   Param* head_;  // [V, C]; the embedding itself when tied

@@ -1,55 +1,56 @@
 #include "model/param_values.h"
 
-#include <vector>
+#include <algorithm>
+#include <iterator>
 
 #include "autograd/host_floats.h"
 
 namespace kiln {
 
-ParamValues::ParamValues(RankContext& ctx, ParamStore& store) : ctx_(ctx), store_(store) {
+ParamValues::ParamValues(RankContext& ctx, ParamStore& store)
+    : NamedValues("weight"), ctx_(ctx), store_(store) {
   if (!store.values().defined())
     throw Error("the model has no weights yet", "materialize its ParamStore first");
-  if (store.layout().sharded)
-    throw Error(cat("the weights are sharded over ", store.shards(), " rank(s); whole ones are needed here"),
-                "gather them first: this reads and writes unsharded stores only");
   if (ctx.device().is_meta()) throw Error("a model on meta has no values to read or write");
+  const int64_t all = store.values().numel(), low = store.low().defined() ? store.low().numel() : all;
   for (const Param& p : store.params()) {
-    for (const ParamView& v : p.views) places_.emplace(v.name, Place{&p, &v});
+    if (low < all) {
+      const int64_t world = all / low, count = p.padded / world, begin = count * store.data_rank();
+      pieces_.push_back({p.offset / world, p.offset + begin});
+      add(p, begin, std::min(count, p.shape.numel() - begin), p.offset / world);
+      continue;
+    }
+    const int64_t begin = store.local_begin(p);
+    add(p, begin, std::min(p.local(), p.shape.numel() - begin), p.offset);
   }
+  std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.low < b.low; });
 }
 
-Tensor ParamValues::range(const Tensor& flat, const WeightSpec& weight, int64_t first_row,
-                          std::size_t count) const {
-  const auto found = places_.find(weight.name);
-  if (found == places_.end()) throw Error(cat("the model has no weight ", weight.name));
-  const auto& [param, view] = found->second;
-  Shape shape = param->shape;
-  shape[0] = view->rows;
-  if (!(shape == weight.shape))
-    throw Error(cat("weight ", weight.name, " is ", shape.str(), " in the model, not ", weight.shape.str()));
-  const int64_t begin = first_row * weight.columns();
-  const auto n = static_cast<int64_t>(count);
-  if (first_row < 0 || begin + n > shape.numel())
-    throw Error(cat("weight ", weight.name, " ", shape.str(), ": ", n, " values from row ", first_row,
-                    " on reach beyond its end"));
-  return flat.narrow(0, param->offset + view->row_begin * weight.columns() + begin, n);
+int64_t ParamValues::weight_at(int64_t at) const {
+  if (pieces_.empty()) return at;
+  const auto next = std::upper_bound(pieces_.begin(), pieces_.end(), at,
+                                     [](int64_t place, const Piece& p) { return place < p.low; });
+  const Piece& piece = *std::prev(next);
+  return piece.value + at - piece.low;
 }
 
-void ParamValues::read(const WeightSpec& weight, int64_t first_row, std::span<float> out) {
-  const Tensor values = range(store_.values(), weight, first_row, out.size());
+void ParamValues::download(int64_t at, std::span<float> out) {
+  const auto n = static_cast<int64_t>(out.size());
+  const Tensor values = store_.values().narrow(0, weight_at(at), n);
   if (store_.low().defined()) {
     std::vector<bf16> high(out.size());
     std::vector<int16_t> low(out.size());
     ctx_.download(high.data(), values);
-    ctx_.download(low.data(), range(store_.low(), weight, first_row, out.size()));
+    ctx_.download(low.data(), store_.low().narrow(0, at, n));
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = join_float(high[i], low[i]);
     return;
   }
   download_floats(ctx_, values, out);
 }
 
-void ParamValues::write(const WeightSpec& weight, int64_t first_row, std::span<const float> in) {
-  const Tensor values = range(store_.values(), weight, first_row, in.size());
+void ParamValues::upload(int64_t at, std::span<const float> in) {
+  const auto n = static_cast<int64_t>(in.size());
+  const Tensor values = store_.values().narrow(0, weight_at(at), n);
   if (store_.low().defined()) {
     std::vector<bf16> high(in.size());
     std::vector<int16_t> low(in.size());
@@ -59,7 +60,7 @@ void ParamValues::write(const WeightSpec& weight, int64_t first_row, std::span<c
       low[i] = s.low;
     }
     ctx_.upload(values, high.data());
-    ctx_.upload(range(store_.low(), weight, first_row, in.size()), low.data());
+    ctx_.upload(store_.low().narrow(0, at, n), low.data());
     return;
   }
   upload_floats(ctx_, values, in);

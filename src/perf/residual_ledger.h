@@ -30,7 +30,7 @@ struct BackwardLoads {
 };
 
 struct ResidualLedger {
-  std::vector<KeptTensor> saved;    // in the order forward saved them
+  std::vector<KeptTensor> saved;     // in the order forward saved them
   std::vector<BackwardLoads> loads;  // in the order backward runs
 
   std::size_t bytes() const;        // kept, each byte once

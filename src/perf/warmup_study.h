@@ -39,6 +39,7 @@ struct FirstStepParts {
   double allocator_growth = 0;  // memory taken from the device
   double page_faults = 0;       // memory of the host touched for the first time
   double clock_ramp = 0;        // what the second step still has over the later ones: clocks, caches
+  double hidden = 0;            // of all these: beside the device's own work, at no cost
   double rest = 0;              // what none of these explains; below 0 where they overlap
 };
 

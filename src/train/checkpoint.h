@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "data/tokenizer.h"
+#include "dist/comm/communicator.h"
 #include "model/hf_config.h"
 #include "model/llama.h"
 #include "optim/adamw_optimizer.h"
@@ -32,8 +33,9 @@ struct CheckpointParts {
   RankContext& ctx;
   Llama& model;
   const AdamWOptimizer& optimizer;
-  const Tokenizer* tokenizer;  // may be null
-  HfConfig config;             // for config.json; the model's own shape goes over what it says
+  const Tokenizer* tokenizer;    // may be null
+  HfConfig config;               // for config.json; the model's own shape goes over what it says
+  Communicator* comm = nullptr;  // of a run of several ranks
 };
 
 using Warn = std::function<void(const std::string& line)>;
@@ -42,6 +44,13 @@ using Warn = std::function<void(const std::string& line)>;
 // cannot be written.
 std::string save_checkpoint(const RunFolder& run, const CheckpointParts& parts, const TrainState& state,
                             int keep, const Warn& warn);
+
+// The same by all ranks of parts.comm together: the same files, to the byte, whatever strategy and number of
+// ranks the state is spread over. Each rank writes what it has of each tensor into its place; what several
+// have is written by one of them. No tensor is gathered. The first rank brings the run's folder, the others
+// null; all see the same file system. Where a rank cannot write, all throw.
+std::string save_checkpoint_of_ranks(const RunFolder* run, const CheckpointParts& parts,
+                                     const TrainState& state, int keep, const Warn& warn);
 
 // The newest checkpoint of which every byte is as it was written; about each newer one that is not, it warns
 // with the reason. Empty when there is none at all; Error when there are some and none is good.
@@ -61,7 +70,8 @@ TrainState read_train_state(const std::string& checkpoint);
 // checkpoint; before anything is allocated.
 void check_same_run(const std::string& checkpoint, const ModelConfig& model, const RunIdentity& identity);
 
-// Weights and moments into a materialized model and its optimizer.
+// Weights and moments into a materialized model and its optimizer: of a rank that has parts of them, those.
+// No word between ranks is needed.
 void load_checkpoint(const std::string& checkpoint, const CheckpointParts& parts);
 
 }  // namespace kiln

@@ -30,11 +30,13 @@ void load_moment(const SafetensorsFile& file, const std::vector<WeightSpec>& wei
   std::vector<float> piece;
   for (const WeightSpec& w : weights) {
     const auto entry = file.header().find(prefix + w.name);
-    if (!entry || entry->type != SafetensorsType::f32 ||
-        entry->elements() != static_cast<uint64_t>(w.shape.numel()))
-      throw Error(cat(file.path(), " lacks the tensor ", prefix, w.name, " ", w.shape.str(), " of F32"));
+    if (!entry) throw Error(cat(file.path(), " lacks the tensor ", prefix, w.name, " ", w.shape.str()));
+    if (entry->type != SafetensorsType::f32 || !same_shape(entry->shape, w.shape))
+      throw Error(cat(file.path(), ": tensor ", prefix, w.name, " is ", name_of(entry->type), " ",
+                      entry->shape_text(), "; this run needs F32 ", w.shape.str()));
     const std::span<const std::byte> bytes = file.bytes(*entry);
     for_each_piece(w, 1, [&](int64_t row, int64_t rows) {
+      if (!values.holds(w, row, rows)) return;  // another rank's
       piece.resize(static_cast<std::size_t>(rows * w.columns()));
       to_floats(SafetensorsType::f32,
                 bytes.data() + static_cast<std::size_t>(row * w.columns()) * sizeof(float), piece);
@@ -93,7 +95,7 @@ void check_same_run(const std::string& checkpoint, const ModelConfig& model, con
 void load_checkpoint(const std::string& checkpoint, const CheckpointParts& parts) {
   const ModelConfig& config = parts.model.config();
   ParamStore& store = parts.model.params();
-  HfFolder weights(checkpoint);
+  HfFolder weights(checkpoint);  // reads any layout into any: files know whole tensors only
   load_weights(weights, config, RopeLayout::halves, parts.ctx, store);
   const SafetensorsFile moments((fs::path(checkpoint) / kOptimizerFile).string());
   const std::vector<WeightSpec> specs = weight_specs(config);

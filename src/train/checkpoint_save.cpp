@@ -1,33 +1,15 @@
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
-#include "base/atomic_file.h"
 #include "base/on_exit.h"
-#include "base/safetensors_writer.h"
-#include "data/load_tokenizer.h"
-#include "model/hf_save.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_files.h"
 #include "train/checkpoint_names.h"
-#include "train/manifest.h"
 #include "train/moment_values.h"
 
 namespace kiln {
 namespace {
 
 namespace fs = std::filesystem;
-
-HfConfig config_of(const CheckpointParts& parts) {
-  HfConfig c = parts.config;
-  c.model = parts.model.config();
-  c.dtype = DType::f32;
-  if (parts.tokenizer && c.eos.empty()) {
-    if (const auto end = parts.tokenizer->specials().end_of_text()) c.eos = {*end};
-  }
-  return c;
-}
 
 // Shards as they were written, each with its tensors in order.
 std::vector<ManifestFile> describe_weights(const std::string& folder, const std::vector<SavedTensor>& saved) {
@@ -46,20 +28,12 @@ std::vector<ManifestFile> describe_weights(const std::string& folder, const std:
 
 ManifestFile save_moments(const std::string& folder, const CheckpointParts& parts) {
   const std::vector<WeightSpec> weights = weight_specs(parts.model.config());
-  const std::pair<const char*, Moment> kinds[] = {{"m.", Moment::first}, {"v.", Moment::second}};
-  std::vector<SafetensorsDeclaration> declared;
+  std::vector<SafetensorsDeclaration> declared = moment_declarations(weights);
   std::vector<ManifestTensor> tensors;
-  for (const auto& [prefix, which] : kinds) {
-    for (const WeightSpec& w : weights) {
-      declared.push_back({prefix + w.name, SafetensorsType::f32, {}});
-      for (int i = 0; i < w.shape.rank(); ++i)
-        declared.back().shape.push_back(static_cast<uint64_t>(w.shape[i]));
-      tensors.push_back({declared.back().name, declared.back().bytes(), 0});
-    }
-  }
+  for (const SafetensorsDeclaration& t : declared) tensors.push_back({t.name, t.bytes(), 0});
   SafetensorsWriter writer((fs::path(folder) / kOptimizerFile).string(), std::move(declared));
   std::vector<float> piece;
-  for (const auto& [prefix, which] : kinds) {
+  for (const Moment which : {Moment::first, Moment::second}) {
     MomentValues values(parts.ctx, parts.model.params(), parts.optimizer, which);
     for (const WeightSpec& w : weights) {
       for_each_piece(w, 1, [&](int64_t row, int64_t rows) {
@@ -76,30 +50,11 @@ ManifestFile save_moments(const std::string& folder, const CheckpointParts& part
 
 void fill(const std::string& folder, const RunFolder& run, const CheckpointParts& parts,
           const TrainState& state) {
-  Manifest manifest{state.step(), run.generation(), {}};
   ParamValues weights(parts.ctx, parts.model.params());
-  manifest.files = describe_weights(folder, save_hf_folder(folder, config_of(parts), weights));
-  manifest.files.push_back(save_moments(folder, parts));
-  if (parts.tokenizer) save_tokenizer(*parts.tokenizer, folder);
-  write_file_atomically((fs::path(folder) / kStateFile).string(), train_state_json(state));
-  for (const char* name : {"model.safetensors.index.json", "config.json", "tokenizer.json", kStateFile}) {
-    if (fs::exists(fs::path(folder) / name)) manifest.files.push_back(describe_file(folder, name));
-  }
-  write_file_atomically((fs::path(folder) / Manifest::kName).string(), manifest_text(manifest));
-}
-
-// Under its final name, and on the disk as that.
-void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name) {
-  run.check_still_held();
-  if (::rename(temporary.c_str(), final_name.c_str()) != 0)
-    throw Error(cat("cannot rename ", temporary, " to ", final_name, ": ", std::strerror(errno)));
-  // The second: it may be new itself.
-  if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints())) {
-    const int why = errno;
-    (void)std::rename(final_name.c_str(),
-                      temporary.c_str());  // it may or may not be on the disk: it is not there
-    throw Error(cat("cannot force to the disk the folder of ", final_name, ": ", std::strerror(why)));
-  }
+  std::vector<ManifestFile> files =
+      describe_weights(folder, save_hf_folder(folder, saved_config(parts), weights));
+  files.push_back(save_moments(folder, parts));
+  write_texts(folder, run, parts, state, std::move(files));
 }
 
 }  // namespace

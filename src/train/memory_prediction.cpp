@@ -5,6 +5,7 @@
 #include "autograd/tape.h"
 #include "base/error.h"
 #include "dist/comm/local_transport.h"
+#include "dist/parallel_rank.h"
 #include "model/weight_source.h"
 #include "train/evaluate.h"
 
@@ -42,16 +43,17 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   options.device = Device::meta(rank.device.target);
   options.backend = {};
   RankContext ctx(options);
-  // Micro-steps after the second allocate as the second does.
+  // Micro-steps after the second allocate as the second does; where gradients are summed beside the next
+  // micro-step, those after the third as the third.
   StepOptions shape = request.step;
-  shape.micro_steps = std::min(shape.micro_steps, 2);
+  shape.micro_steps = std::min(shape.micro_steps, request.strategy == "none" ? 2 : 3);
 
-  Llama model(request.model);
   Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, {}));
-  const auto strategy = make_strategy(request.strategy, request.sharing, ctx, comm);
+  ParallelRank place(ctx, comm, request.layout.tensor_ranks, request.strategy, request.sharing);
+  Llama model(request.model, place.partition());
   model.params().materialize(ctx, request.layout);
-  strategy->attach(model.params());
-  TrainStep step(ctx, model, *strategy, shape);
+  place.strategy().attach(model.params());
+  TrainStep step(ctx, model, place.strategy(), shape);
   const std::vector<int32_t> ids(static_cast<std::size_t>(shape.batch * shape.context));
   const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps), HostBatch{ids, ids});
   // Twice: the second step finds what the first left behind.

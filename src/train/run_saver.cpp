@@ -6,7 +6,8 @@ namespace kiln {
 
 void RunSaver::save(const TrainState& state) {
   try {
-    last_good_ = save_checkpoint(run_, parts_, state, options_.keep, warn_);
+    last_good_ = parts_.comm != nullptr ? save_checkpoint_of_ranks(run_, parts_, state, options_.keep, warn_)
+                                        : save_checkpoint(*run_, parts_, state, options_.keep, warn_);
     error_.reset();
   } catch (const Error& e) {
     error_ = e;

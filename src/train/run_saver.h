@@ -19,6 +19,9 @@ struct SaveOptions {
 class RunSaver {
  public:
   RunSaver(const RunFolder& run, const CheckpointParts& parts, const SaveOptions& options, Warn warn)
+      : RunSaver(&run, parts, options, std::move(warn)) {}
+  // Of a run of several ranks, all but the first bring no folder; all save together.
+  RunSaver(const RunFolder* run, const CheckpointParts& parts, const SaveOptions& options, Warn warn)
       : run_(run), parts_(parts), options_(options), warn_(std::move(warn)) {}
 
   // `last_good` is what there is before the first save.
@@ -29,7 +32,7 @@ class RunSaver {
   const std::optional<Error>& error() const { return error_; }  // of the last save
 
  private:
-  const RunFolder& run_;
+  const RunFolder* run_;
   CheckpointParts parts_;
   SaveOptions options_;
   Warn warn_;

@@ -57,7 +57,7 @@ class TrainStep {
   void micro_step(bool first);
   void sum_up();
   void update();
-  double share() const { return 1.0 / (options_.micro_steps * ctx_.world()); }  // of the mean
+  double share() const { return 1.0 / (options_.micro_steps * model_.params().data_world()); }  // of the mean
   bool scales_loss() const { return model_.params().policy().scales_loss; }
 
   static StepOptions checked(const StepOptions& options);

@@ -82,15 +82,15 @@ std::span<const HostBatch> TrainingRun::batches() {
 void TrainingRun::report(RunListener& listener, const StepScalars& result, double seconds,
                          double host_wait_ms) {
   listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip, seconds,
-                    shape_.batch * shape_.context * shape_.micro_steps * ctx_.world(), 1 / result.unscale,
-                    result.skip != 0, host_wait_ms, step_.stall_ms()});
+                    shape_.batch * shape_.context * shape_.micro_steps * model_.params().data_world(),
+                    1 / result.unscale, result.skip != 0, host_wait_ms, step_.stall_ms()});
 }
 
 // Every rank evaluates the same text, that of a single process: weights that are gathered on use need them
 // all.
 void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {
   if (!validation_) return;
-  const int64_t batches = options_.eval_batches * ctx_.world();  // each is smaller by as much
+  const int64_t batches = options_.eval_batches * model_.params().data_world();  // each is smaller by as much
   listener.on_evaluation(after, evaluate(ctx_, model_, validation_, shape_.batch, shape_.context, batches));
 }
 

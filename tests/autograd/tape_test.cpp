@@ -273,7 +273,7 @@ TEST_F(TapeTest, WatchAfterOpsIsAnError) {
 class CountingHooks final : public ParamHooks {
  public:
   std::vector<std::string> log;
-  void gather(Param& p) override { log.push_back("gather " + p.name); }
+  void gather(Param& p, DType /*as*/) override { log.push_back("gather " + p.name); }
   void release(Param& p) override { log.push_back("release " + p.name); }
   void grad_begin(Param& p) override { log.push_back("begin " + p.name); }
   void grad_ready(Param& p) override { log.push_back("ready " + p.name); }

@@ -47,6 +47,20 @@ TEST(Crc32c, PiecesGoOnWhereTheLastOneStopped) {
     EXPECT_EQ(crc32c(text.subspan(cut), crc32c(text.first(cut))), crc32c(text));
 }
 
+TEST(Crc32c, TwoPiecesAreJoinedFromTheirChecksums) {
+  std::vector<std::byte> bytes(5000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i * 31 + 7);
+  const std::span<const std::byte> all(bytes);
+  for (const std::size_t cut : {0, 1, 7, 8, 63, 64, 1000, 4097, 4999, 5000})
+    EXPECT_EQ(crc32c_joined(crc32c(all.first(cut)), crc32c(all.subspan(cut)), bytes.size() - cut), crc32c(all));
+  // Longer than any memory: x^8 to that power by squaring, against one more byte of zero.
+  const std::byte zero[1] = {};
+  const uint64_t many = (uint64_t{1} << 40) + 12345;
+  const uint32_t zeros = crc32c_joined(crc32c(all), 0, many);
+  EXPECT_EQ(crc32c_joined(zeros, 0, 1), crc32c_joined(crc32c(all), 0, many + 1));
+  EXPECT_EQ(crc32c_joined(crc32c(all), crc32c(zero), 1), crc32c(zero, crc32c(all)));
+}
+
 TEST(Crc32c, EveryFlippedBitShows) {
   std::vector<std::byte> data(64, std::byte{0x5a});
   const uint32_t whole = crc32c(data);

@@ -13,6 +13,8 @@
 #include "kiln/command_line.h"
 #include "report/ablation_tables.h"
 #include "report/result_log.h"
+#include "support/has.h"
+#include "support/said.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
@@ -46,17 +48,6 @@ Done run(const AblateRequest& r, const std::vector<json>& before = {}) {
       r, before, [](const std::string&) {},
       [&](const std::string& line) { d.stored.push_back(json::parse(line)); });
   return d;
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-std::string said(const std::vector<std::string>& args) {
-  try {
-    parse_command_line(args).run();
-  } catch (const Error& e) {
-    return std::string(e.what()) + "\n" + e.hint();
-  }
-  return "done";
 }
 
 TEST(Ablate, ThePlanIsOneByOneThenAddedUp) {

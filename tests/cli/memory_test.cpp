@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "kiln/command_line.h"
 #include "kiln/memory_pages.h"
+#include "support/has.h"
+#include "support/said.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
@@ -25,17 +27,6 @@ MemoryRequest small_request(const std::string& folder) {
   r.exports = {"svg", "html", "pickle", "json"};
   r.folder = folder;
   return r;
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-std::string said(const std::vector<std::string>& args) {
-  try {
-    parse_command_line(args).run();
-  } catch (const Error& e) {
-    return std::string(e.what()) + "\n" + e.hint();
-  }
-  return "done";
 }
 
 TEST(Memory, EveryRowIsMeasuredPredictedAndWritten) {

@@ -11,6 +11,7 @@
 #include "kiln/command_line.h"
 #include "kiln/study_pages.h"
 #include "report/result_log.h"
+#include "support/has.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
@@ -18,8 +19,6 @@ namespace {
 
 using nlohmann::json;
 using Status = PartReport::Status;
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 const StudyPart& part(const char* study, std::string_view name) {
   for (const StudyPart& p : find_study(study).parts) {

@@ -62,6 +62,23 @@ TEST(CommAsync, CallsNobodyWaitsForAreStillCarriedOut) {
   });
 }
 
+// As many as there may be, on however few cores.
+TEST(CommAsync, SixteenRanksOnAnyMachine) {
+  run_shuffled_ranks(16, one_thread_each(), [](RankContext& ctx, Communicator& comm, Shaker& shake) {
+    const auto pair = comm.split(ctx, ctx.rank() / 2, ctx.rank());
+    for (int i = 0; i < 5; ++i) {
+      const Tensor a = upload(ctx, values_of<float>(ctx.rank(), 37)),
+                   b = upload(ctx, values_of<float>(pair->rank(), 5));
+      const CommHandle all = comm.all_reduce(ctx, a, "all"), two = pair->all_reduce(ctx, b, "two");
+      shake();
+      two.wait(ctx);
+      all.wait(ctx);
+      expect_bits(ctx, a, sum_in_rank_order<float>(16, 37), "all_reduce");
+      expect_bits(ctx, b, sum_in_rank_order<float>(2, 5), "all_reduce of two");
+    }
+  });
+}
+
 TEST(CommAsync, AnErrorIsThrownByTheWaitOfItsCallAndOfEveryLaterOne) {
   std::array<std::vector<std::string>, 2> told;
   EXPECT_THROW(run_thread_ranks(2, one_thread_each(),

@@ -127,6 +127,22 @@ TEST(CommGroups, AMeshSumsAlongItsRowsAndColumns) {
   });
 }
 
+TEST(CommGroups, AMeshOnMetaHasItsSizes) {
+  RankOptions options = one_thread_each(Device::meta());
+  options.rank = 4;
+  options.world = 6;
+  RankContext ctx(options);
+  Communicator all(ctx, make_meta_transport(4, 6, {}));
+  const Mesh mesh = make_mesh(ctx, all, 2, 3);
+  EXPECT_EQ(mesh.along_row->world(), 3);
+  EXPECT_EQ(mesh.along_row->rank(), 1);
+  EXPECT_EQ(mesh.along_column->world(), 2);
+  EXPECT_EQ(mesh.along_column->rank(), 1);
+  const Tensor shard = ctx.zeros({5}, DType::f32), full = ctx.zeros({15}, DType::f32);
+  mesh.along_row->all_gather(ctx, shard, full).wait(ctx);
+  EXPECT_THROW(mesh.along_column->all_gather(ctx, shard, full), Error);
+}
+
 TEST(CommGroups, AMeshThatDoesNotFitIsRefused) {
   try {
     run_thread_ranks(4, one_thread_each(),

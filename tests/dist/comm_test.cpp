@@ -184,6 +184,23 @@ TEST(Comm, EqualsADirectComputationInRankOrder) {
   for (int world : {1, 2, 3, 4}) check_all(Device::cpu(), world);
 }
 
+// Every vector width adds as the plain loop does, up to the last odd element.
+TEST(Comm, EveryInstructionSetGivesTheSameBits) {
+  for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
+    RankOptions options = options_for(Device::cpu());
+    options.cpu_isa = static_cast<CpuIsa>(isa);
+    run_thread_ranks(3, options, [](RankContext& ctx, Communicator& comm) {
+      Shaker shake(0, ctx.rank());
+      for (int64_t count : {1, 7, 15, 17, 33, 129}) {
+        check_collectives<float>(ctx, comm, shake, count);
+        check_collectives<bf16>(ctx, comm, shake, count);
+        check_collectives<fp16>(ctx, comm, shake, count);
+        check_collectives<double>(ctx, comm, shake, count);
+      }
+    });
+  }
+}
+
 TEST(Comm, FiftyTimesWithHandlesInFlight) { check_repeatedly(Device::cpu(), 4, 50); }
 
 TEST(Comm, LargeTensorsOnSeveralThreadsPerRank) {

@@ -161,12 +161,14 @@ TEST(Fsdp, NothingStaysGathered) {
     fsdp.attach(w.store);
     w.step(ctx, fsdp, 2);
     EXPECT_FALSE(w.ab->value.defined());
-    EXPECT_EQ(ctx.allocator().stats().live[Tag::comm], 0u);
+    const std::size_t slots = ctx.allocator().stats().live[Tag::comm];
+    EXPECT_LE(slots, 2 * round_up(w.ab->padded * 4, 512));
     {
       const ParamUse one(*w.ab, false), two(*w.ab, false);  // gathered once for both
       EXPECT_EQ(one.tensor().raw(), two.tensor().raw());
     }
-    EXPECT_EQ(ctx.allocator().stats().live[Tag::comm], 0u);
+    EXPECT_FALSE(w.ab->value.defined());
+    EXPECT_EQ(ctx.allocator().stats().live[Tag::comm], slots);
   });
 }
 

@@ -157,8 +157,17 @@ TEST(ParamValues, MistakesAreNamed) {
   RankContext ctx{RankOptions{}};
   Llama empty(config.model);
   EXPECT_NE(KILN_ERROR_OF(ParamValues(ctx, empty.params())).find("no weights yet"), std::string::npos);
-  empty.params().materialize(ctx, {Precision::fp32, true});
-  EXPECT_NE(KILN_ERROR_OF(ParamValues(ctx, empty.params())).find("sharded"), std::string::npos);
+  RankOptions second;
+  second.rank = 1;
+  second.world = 3;
+  RankContext one_of_three{second};
+  Llama sharded(config.model);
+  sharded.params().materialize(one_of_three, {Precision::fp32, true});
+  const WeightSpec embedding = weight_specs(config.model)[0];
+  std::vector<float> row(static_cast<std::size_t>(embedding.columns()));
+  EXPECT_NE(KILN_ERROR_OF(ParamValues(one_of_three, sharded.params()).read(embedding, 0, row))
+                .find("is sharded over ranks: 0 of 24 values are on this one"),
+            std::string::npos);
   Fresh fresh(config);
   ParamValues values = fresh.values();
   std::vector<float> two(48);

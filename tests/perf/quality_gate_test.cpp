@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "support/has.h"
+
 namespace kiln {
 namespace {
 
@@ -33,11 +35,10 @@ std::string verdict(const GateProbe& baseline, const AblationSetup& judged) {
   return why_not_passed(errors_against(baseline, probe(judged)), tolerance_of(judged.spec.precision));
 }
 
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
 TEST(QualityGate, EverySwitchPassesAndAllTogether) {
   const GateProbe baseline = probe(setup_with({}));
-  const GateProbe longer = probe(setup_with({}), 30);  // a few batches of one text may be harder than the first
+  const GateProbe longer =
+      probe(setup_with({}), 30);  // a few batches of one text may be harder than the first
   EXPECT_LT(longer.last_loss, longer.first_loss) << "steps that learn nothing prove nothing";
   std::vector<std::string_view> all;
   for (const AblationSwitch& s : ablation_switches()) {

@@ -6,13 +6,12 @@
 #include "report/grouped_bars.h"
 #include "report/line_chart.h"
 #include "report/step_charts.h"
+#include "support/has.h"
 
 namespace kiln {
 namespace {
 
 using nlohmann::json;
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::size_t count(const std::string& text, std::string_view part) {
   std::size_t n = 0;

@@ -6,14 +6,13 @@
 #include "data/base64.h"
 #include "report/memory_html.h"
 #include "report/memory_svg.h"
+#include "support/has.h"
 #include "support/memory_events.h"
 
 namespace kiln {
 namespace {
 
 using nlohmann::json;
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 std::string page_of(const MemoryRecord& r, const std::string& title) {
   std::string text;

@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "support/ablation_rows.h"
+#include "support/has.h"
 
 namespace kiln {
 namespace {
 
 using namespace ablation_rows;
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 TEST(ReportPage, TablesAndPicturesChangeWithTheRows) {
   std::vector<json> rows = study();

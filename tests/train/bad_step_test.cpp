@@ -126,14 +126,13 @@ TEST(BadStep, ASumOverRanksThatOverflowsIsNotBlamedOnTheHardware) {
             "holds inf at element 3");
     EXPECT_NE(s.hint.find("lower the learning rate"), std::string::npos) << s.hint;
   }
-  const auto sharded = two_ranks_say(make_fsdp, {large, large});  // element 3 is in rank 0's half
+  const auto sharded = two_ranks_say(make_fsdp, {large, large});  // a norm's weight is whole on both
   for (const auto& s : sharded) {
     EXPECT_NE(s.what.find("every op on this rank was finite, the sum over ranks was not"), std::string::npos)
         << s.what;
     EXPECT_EQ(s.what.find("hardware"), std::string::npos) << s.what;
+    EXPECT_NE(s.what.find("holds inf at element 3"), std::string::npos) << s.what;
   }
-  EXPECT_NE(sharded[0].what.find("holds inf at element 3"), std::string::npos) << sharded[0].what;
-  EXPECT_EQ(sharded[1].what.find("holds inf"), std::string::npos) << sharded[1].what;
 }
 
 // Finite when run again: the planter's only harm is done in the first run.

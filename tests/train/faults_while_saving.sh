@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # usage: faults_while_saving.sh KILN kill|fail
+#        faults_while_saving.sh KILN_TESTS kill|fail ranks
 #
 # Takes up a small run, which trains one step and saves, again and again; the N-th system call of each kind that touches
 # files kills the process (kill) or returns an error (fail), for every N there is. Afterwards the run must always go on,
 # from the checkpoint before or the one after, and end with the same bytes. 77: strace cannot be used here.
 set -euo pipefail
-kiln=$1 mode=$2
+kiln=$1 mode=$2 ranks=${3:-}
 command -v strace >/dev/null || { echo "strace is not here"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -13,6 +14,11 @@ strace -qq -o /dev/null -e inject=fsync:signal=SIGKILL:when=1 true 2>/dev/null |
 
 printf 'the cat sat on the mat and the dog sat on the log %s\n' {1..60} >"$work/text"
 train() { # STEPS FOLDER
+  if [[ -n $ranks ]]; then # two sharded ranks, threads of one process, that save together
+    KILN_FAULT_RUN=$2 KILN_FAULT_STEPS=$1 "${trace[@]}" "$kiln" \
+      --gtest_filter=ShardedCheckpoint.AStepOfTheFaultLoop >"$work/out" 2>"$work/err"
+    return
+  fi
   "${trace[@]}" "$kiln" train --text "$work/text" --size nano --batch 1 --context 16 --save-every 1 --keep 2 --threads 1 \
     --steps "$1" --lr 1e-3 --min-lr 1e-3 --warmup 0 --out "$2" --json >"$work/out" 2>"$work/err"
 }

@@ -140,8 +140,7 @@ void expect_two_ranks_equal_one(Device device, bool exact, const MakeStrategy& m
     for (std::size_t i = 0; i < model.params().params().size(); ++i) {
       const Param &p = model.params().params()[i], &q = model_two.params().params()[i];
       for (int64_t e = 0; e < p.shape.numel(); ++e) {
-        const int64_t piece = q.padded / 2;
-        const double w = half[e / piece][q.offset / 2 + e % piece], r = whole[p.offset + e];
+        const double w = half[e / q.local()][q.offset + e % q.local()], r = whole[p.offset + e];
         if (exact && accumulation == 1) {
           ASSERT_EQ(w, r) << p.name << " element " << e;
         }

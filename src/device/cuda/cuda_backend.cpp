@@ -190,7 +190,10 @@ void CudaBackend::wait(Stream stream, Event event) {
 
 bool CudaBackend::passed(Event event) {
   const cudaError_t error = cudaEventQuery(raw(event));
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // no error, but kept like one
+    return false;
+  }
   check_once(error, "cudaEventQuery");
   return true;
 }

@@ -1,7 +1,10 @@
 #include "dist/comm/comm_queue.h"
 
+#include <sys/prctl.h>
+
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "dist/comm/event_passed.h"
 
 namespace kiln {
 namespace {
@@ -65,6 +68,8 @@ void CommQueue::stop() {
 }
 
 void CommQueue::loop() {
+  // By default the system may let a sleeper lie 50 us longer: more than the latency of most links.
+  if (options_.link) (void)prctl(PR_SET_TIMERSLACK, 1000UL);
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
@@ -102,6 +107,7 @@ void CommQueue::run(PendingCall& p) {
   }
   p.ended_ns = steady_ns();
   if (!failure_.empty()) return;
+  if (text.empty()) text = cat(name_of(p.call.what), " failed and did not say why");
   {
     const std::lock_guard lock(mutex_);  // flight_record() of the rank's thread reads it
     failure_ = text;
@@ -121,7 +127,7 @@ void CommQueue::run(PendingCall& p) {
 void CommQueue::carry_out(PendingCall& p) {
   const bool device = p.finished.handle != nullptr;
   // A modelled link carries nothing before its bytes are there.
-  if (options_.link && device) backend_.synchronize(p.queued);
+  if (options_.link && device) sleep_until_passed(p.queued);
   const auto begun = std::chrono::steady_clock::now();
   p.started_ns = steady_ns(begun);
   if (device) backend_.wait(stream_, p.queued);
@@ -132,7 +138,7 @@ void CommQueue::carry_out(PendingCall& p) {
     transport_.run(p.call, stream_);
     const auto start = transport_.all_arrived().value_or(begun);
     p.started_ns = steady_ns(start);
-    if (options_.link) pace(p.call, start);
+    if (options_.link) pace(p, start);
   }
   if (p.end) p.end->record(stream_);
   if (device) backend_.record(p.finished, stream_);
@@ -141,11 +147,19 @@ void CommQueue::carry_out(PendingCall& p) {
 
 // Asleep, so that the cores are the ranks'. On a device too it is this thread that is late: kernels that spin
 // would take the device from the ranks that compute, and host functions of several streams run one by one.
-void CommQueue::pace(const CommCall& call, std::chrono::steady_clock::time_point start) {
-  backend_.synchronize(stream_);
-  const double seconds = link_seconds(*options_.link, options_.algorithm, call, transport_.world());
+void CommQueue::pace(const PendingCall& p, std::chrono::steady_clock::time_point start) {
+  if (p.finished.handle != nullptr) {
+    backend_.record(p.finished, stream_);  // and once more when the link is done: nobody looks before
+    sleep_until_passed(p.finished);
+  }
+  const double seconds = link_seconds(*options_.link, options_.algorithm, p.call, transport_.world());
   std::this_thread::sleep_until(start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                             std::chrono::duration<double>(seconds)));
+}
+
+// CUDA's own wait for an event spins.
+void CommQueue::sleep_until_passed(Event event) {
+  while (!event_passed(backend_, event)) std::this_thread::sleep_for(std::chrono::microseconds(10));
 }
 
 std::string CommQueue::flight_record() {

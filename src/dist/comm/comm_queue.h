@@ -60,7 +60,8 @@ class CommQueue {
   void loop();
   void run(PendingCall& p);
   void carry_out(PendingCall& p);
-  void pace(const CommCall& call, std::chrono::steady_clock::time_point start);
+  void pace(const PendingCall& p, std::chrono::steady_clock::time_point start);
+  void sleep_until_passed(Event event);
   std::string write_flight_record();  // a sentence on where it is, or nothing
 
   Transport& transport_;

@@ -32,6 +32,10 @@ class CommHandle {
   // the call has been queued on the device, which needs every rank to have called it. Throws what went wrong.
   void wait(RankContext& ctx) const;
   bool done() const;  // nothing is left to wait for, be it because it failed
+  // Of a call that was waited for: when it began to wait for its turn and when it was over, as in its record.
+  // On CUDA that is when it had been queued on the device.
+  int64_t queued_ns() const { return call_ ? call_->queued_ns : 0; }
+  int64_t ended_ns() const { return call_ ? call_->ended_ns : 0; }
 
  private:
   std::shared_ptr<PendingCall> call_;

@@ -1,5 +1,7 @@
 #include "dist/comm/mesh.h"
 
+#include "dist/comm/local_transport.h"
+
 namespace kiln {
 
 Mesh make_mesh(RankContext& ctx, Communicator& all, int rows, int columns) {
@@ -12,6 +14,15 @@ Mesh make_mesh(RankContext& ctx, Communicator& all, int rows, int columns) {
   mesh.columns = columns;
   mesh.row = all.rank() / columns;
   mesh.column = all.rank() % columns;
+  if (ctx.device().is_meta()) {  // nobody to agree with, but the sizes are known
+    auto group = [&](int rank, int world) {
+      return std::make_unique<Communicator>(ctx, make_meta_transport(rank, world, all.options()),
+                                            all.options());
+    };
+    mesh.along_row = group(mesh.column, columns);
+    mesh.along_column = group(mesh.row, rows);
+    return mesh;
+  }
   mesh.along_row = all.split(ctx, mesh.row, mesh.column);
   mesh.along_column = all.split(ctx, mesh.column, mesh.row);
   return mesh;

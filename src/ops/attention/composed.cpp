@@ -17,8 +17,8 @@ Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Ten
   Tensor scores, probs;  // [B, H, Tq, Tk]
   {
     const ScopeGuard part(ctx, "scores");
-    scores = batched_matmul(
-        ctx, q, k, {.heads = p.H, .b_heads = p.Hkv, .transpose_b = true, .y_in_columns = false});
+    scores = batched_matmul(ctx, q, k,
+                            {.heads = p.H, .b_heads = p.Hkv, .transpose_b = true, .y_in_columns = false});
   }
   {
     const ScopeGuard part(ctx, "softmax");

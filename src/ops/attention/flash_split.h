@@ -27,12 +27,16 @@ constexpr int64_t flash_blocks_at_once(FlashTiles t) {
 // as fit at once: with the longest first, the second ones are as short as the first ones are long. At most
 // kMostParts, since they are joined one after the other.
 constexpr int64_t kMostParts = 128;
+// From so many tiles of keys on, twice as many blocks are still too few: all would be in the GPU at once, and
+// the longest would set the time.
+constexpr int64_t kLongKeys = 256;
 
 inline int64_t key_parts(const AttentionProblem& p) {
   const FlashTiles t = flash_tiles(p.D);
   const int64_t tiles = (p.Tk + kTile - 1) / kTile;
   const int64_t blocks = p.B * p.H * ((p.Tq + t.few_queries - 1) / t.few_queries);
-  if (p.varied || blocks == 0 || blocks > 2 * kMultiprocessors || tiles < 8) return 1;
+  if (p.varied || blocks == 0 || tiles < 8) return 1;
+  if (blocks > (p.causal && tiles >= kLongKeys ? 4 : 2) * kMultiprocessors) return 1;
   const int64_t fill = kMultiprocessors * flash_blocks_at_once(t) * (p.causal ? 2 : 1) / blocks;
   const int64_t most = std::max(tiles / 4, std::min(tiles / 2, 2 * kMultiprocessors / blocks));
   return std::clamp<int64_t>(fill, 1, std::min(most, kMostParts));

@@ -1,6 +1,5 @@
 #include "ops/draw_weights/draw_weights.h"
 
-#include "autograd/draw_weights.h"
 #include "ops/check.h"
 #include "ops/op_call.h"
 
@@ -22,11 +21,11 @@ const Variant<DrawWeightsOp> kRows[] = {
 std::span<const Variant<DrawWeightsOp>> DrawWeightsOp::rows() { return kRows; }
 
 void draw_weights(RankContext& ctx, const Tensor& flat, const Tensor& low, const ParamInit& init,
-                  std::string_view name, int64_t first) {
+                  std::string_view name, int64_t first, const WeightSlice& slice) {
   check_float_tensor(ctx, DrawWeightsOp::kName, "flat", flat);
   const DrawWeightsProblem p{flat.numel(), flat.dtype(), low.defined()};
   OpCall<DrawWeightsOp> call(ctx, p);
-  call.run({p, flat, low, init, philox_key(ctx.seed(), name), first}, {{"flat", flat}});
+  call.run({p, flat, low, init, philox_key(ctx.seed(), name), first, slice}, {{"flat", flat}});
 }
 
 }  // namespace kiln

@@ -1,7 +1,7 @@
 // Initial weights from counters: value i of a named tensor is the same on every device, rank and layout.
 #pragma once
 
-#include "autograd/param.h"
+#include "autograd/draw_weights.h"
 #include "base/rng.h"
 #include "ops/variant.h"
 
@@ -20,6 +20,7 @@ struct DrawWeightsForward {
   ParamInit init;
   PhiloxKey key;
   int64_t first;
+  WeightSlice slice;
 };
 
 struct DrawWeightsOp {

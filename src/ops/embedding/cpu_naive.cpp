@@ -14,9 +14,9 @@ void embedding_cpu_naive_forward(RankContext& ctx, const EmbeddingForward& f) {
     ctx.pool().parallel_for(f.p.tokens, row_grain(f.p.cols), [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const bool known = tokens[t] >= 0 && tokens[t] < f.p.vocab;
-        for (int64_t c = 0; c < f.p.cols; ++c) {
-          y[t][c] = known ? w[tokens[t]][c] : static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-        }
+        const auto none =
+            static_cast<T>(tokens[t] == kTokenElsewhere ? 0.0f : std::numeric_limits<float>::quiet_NaN());
+        for (int64_t c = 0; c < f.p.cols; ++c) y[t][c] = known ? w[tokens[t]][c] : none;
       }
     });
   });

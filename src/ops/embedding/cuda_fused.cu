@@ -23,10 +23,10 @@ __global__ void forward_kernel(EmbeddingProblem p, const int32_t* tokens, RowVie
     store_pack(y[t] + c, load_pack(weight[token] + c));
     return;
   }
-  float nan[N];
+  float none[N];
 #pragma unroll
-  for (int i = 0; i < N; ++i) nan[i] = NAN;
-  store_pack(y[t] + c, Pack<T>::of(nan));
+  for (int i = 0; i < N; ++i) none[i] = token == kTokenElsewhere ? 0.0f : NAN;
+  store_pack(y[t] + c, Pack<T>::of(none));
 }
 
 struct Lists {

@@ -15,7 +15,7 @@ __global__ void forward_kernel(EmbeddingProblem p, const int32_t* tokens, RowVie
   const int32_t token = tokens[t];
   const bool known = token >= 0 && token < p.vocab;
   for (int64_t c = first_column(); c < p.cols; c += column_step()) {
-    y[t][c] = known ? weight[token][c] : from_accum<T>(NAN);
+    y[t][c] = known ? weight[token][c] : from_accum<T>(token == kTokenElsewhere ? 0.0f : NAN);
   }
 }
 

@@ -2,11 +2,16 @@
 // the same bits every time, and rows nobody used are written as zero, so the arena needs no clearing.
 #pragma once
 
+#include <limits>
+
 #include "ops/variant.h"
 
 namespace kiln {
 
 class BackwardPass;
+
+// A token whose row another rank has: zeros, and no gradient. What is added up over the ranks is the row.
+inline constexpr int32_t kTokenElsewhere = std::numeric_limits<int32_t>::min();
 
 struct EmbeddingProblem {
   int64_t tokens, vocab, cols;
@@ -17,7 +22,8 @@ struct EmbeddingForward {
   EmbeddingProblem p;
   const Tensor& tokens;  // int32 [tokens]
   const Tensor& weight;  // [vocab, cols]
-  const Tensor& y;       // [tokens, cols]; NaN where a token is outside the vocabulary
+  const Tensor&
+      y;  // [tokens, cols]; NaN where a token is outside the vocabulary, unless it is kTokenElsewhere
 };
 
 struct EmbeddingBackward {

@@ -1,0 +1,90 @@
+// kiln run: starts the ranks of a command on this machine.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/child_process.h"
+#include "base/error.h"
+#include "dist/launch.h"
+#include "dist/ranks.h"
+#include "kiln/bench_options.h"
+#include "kiln/cmd.h"
+#include "kiln/command_line.h"
+#include "kiln/parse_number.h"
+#include "kiln/stop_on_signals.h"
+
+namespace kiln::cli {
+namespace {
+
+struct Typed {
+  std::string ranks, transport = "mpi", timeout = "60", hosts;
+  std::vector<std::string> command;
+};
+
+// Of ranks that fail: the calls they made last, a file each.
+std::string flight_folder(const std::string& out) {
+  return (std::filesystem::absolute(out) / "flight").string();
+}
+
+// In this process: the command itself starts the threads.
+void run_threads(const Typed& t, int ranks, const std::string& flight,
+                 const std::vector<std::string>& command) {
+  ::setenv(kTransportVariable, "threads", 1);
+  ::setenv(kRanksVariable, std::to_string(ranks).c_str(), 1);
+  ::setenv(kTimeoutVariable, t.timeout.c_str(), 1);
+  ::setenv(kFlightVariable, flight.c_str(), 1);
+  const Request request = parse_command_line(command);
+  if (request.run) {
+    request.run();
+  } else {
+    std::fputs(request.text.c_str(), stdout);
+  }
+}
+
+void run_run(const Typed& t, const std::string& out) {
+  const int ranks = parse_number<int>("--nproc", t.ranks, 1, 1 << 16);
+  index_of("--transport", t.transport, {"mpi", "threads", "nccl"});
+  const double timeout = parse_number<double>("--comm-timeout", t.timeout, 0.1, 1e6);
+  std::vector<std::string> command = t.command;
+  if (!command.empty() && command.front() == "kiln") command.erase(command.begin());
+  if (command.empty())
+    throw Error("kiln run needs a command after `--`", "kiln run --nproc 4 -- doctor --collectives",
+                ErrorKind::usage);
+  if (command.front() == "run") throw Error("kiln run cannot start kiln run", {}, ErrorKind::usage);
+  if (std::getenv(kLaunchFolderVariable) != nullptr)
+    throw Error("kiln run was started by kiln run", "one of them is enough", ErrorKind::usage);
+  if (t.transport == "threads") return run_threads(t, ranks, flight_folder(out), command);
+  (void)parse_command_line(command);  // a wrong word is told once, and not by every rank
+  LaunchRequest request;
+  request.ranks = ranks;
+  request.transport = t.transport;
+  request.timeout = timeout;
+  request.hosts = t.hosts;
+  request.flight_folder = flight_folder(out);
+  request.command = {std::filesystem::read_symlink(kOwnProgram).string()};
+  request.command.insert(request.command.end(), command.begin(), command.end());
+  const StopOnSignals signals;
+  request.stop = [] { return stop_requested().load(); };
+  launch_ranks(request);
+}
+
+}  // namespace
+
+CommandBody add_run(CLI::App& app, const CommonOptions& common) {
+  auto t = std::make_shared<Typed>();
+  app.add_option("--nproc,-n", t->ranks, "How many ranks")->type_name("N")->required();
+  app.add_option("--transport", t->transport, "mpi (default), threads or nccl")->type_name("NAME");
+  app.add_option("--comm-timeout", t->timeout,
+                 "Seconds a rank waits for the others in a collective (default 60)")
+      ->type_name("S");
+  app.add_option("--host", t->hosts, "Machines, as mpirun's --host has them (default this one)")
+      ->type_name("A,B");
+  app.add_option("--word", t->command, "A word after `--`")->allow_extra_args(false)->group("");
+  return [t, &common] { run_run(*t, common.out); };
+}
+
+}  // namespace kiln::cli

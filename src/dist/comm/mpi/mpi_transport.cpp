@@ -1,0 +1,162 @@
+#include "dist/comm/mpi/mpi_transport.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/on_exit.h"
+
+namespace kiln {
+namespace {
+
+constexpr std::size_t kStageBytes = 32u << 20;
+
+std::string title_of(const CommCall& call) {
+  std::string title(name_of(call.what));
+  if (!call.subject.empty()) title += " of " + call.subject;
+  return title;
+}
+
+bool is_parcel(Collective c) {
+  return c == Collective::send || c == Collective::recv || c == Collective::send_recv;
+}
+
+// Whom this call sends to and takes from; -1: nobody.
+struct Ends {
+  int to = -1, from = -1;
+  explicit Ends(const CommCall& c)
+      : to(c.what == Collective::recv ? -1 : c.peer),
+        from(c.what == Collective::recv        ? c.peer
+             : c.what == Collective::send_recv ? c.source
+                                               : -1) {}
+};
+
+}  // namespace
+
+MpiTransport::MpiTransport(MPI_Comm comm, std::shared_ptr<MpiAlarm> alarm, Backend& backend,
+                           const MpiOptions& options)
+    : alarm_(std::move(alarm)), backend_(backend), group_(comm, *alarm_, options) {}
+
+void MpiTransport::run(const CommCall& call, Stream stream) {
+  const MpiOptions& options = group_.options();
+  if (options.watch) options.watch(&call);
+  const OnExit over([&] {
+    if (options.watch) options.watch(nullptr);
+  });
+  const std::string title = title_of(call);
+  // A GPU's rank comes when its tensor is ready, and not before: the others would wait inside the collective.
+  if (!options.roll_call_only && !backend_.host_readable()) backend_.synchronize(stream);
+  if (is_parcel(call.what)) {
+    group_.greet(call);
+  } else {
+    group_.roll_call(title, call.text(), calls_++);
+  }
+  arrived_ = std::chrono::steady_clock::now();
+  if (call.count == 0 || options.roll_call_only) return;
+  if (backend_.host_readable()) {
+    run_on_host(call, title);
+  } else {
+    run_staged(call, title, stream);
+  }
+}
+
+void MpiTransport::run_on_host(const CommCall& call, const std::string& title) {
+  const std::size_t bytes = call.bytes().value;
+  switch (call.what) {
+    case Collective::all_reduce:
+      return group_.all_reduce(call.out, call.count, call.dtype, title);
+    case Collective::reduce_scatter: {
+      const int64_t each = call.count / world();
+      return group_.reduce_scatter(call.in, call.out, each, each, call.dtype, title);
+    }
+    case Collective::all_gather:
+      return group_.all_gather(call.in, call.out, bytes, bytes, title);
+    case Collective::broadcast:
+      return group_.broadcast(call.out, bytes, call.peer, title);
+    case Collective::send:
+    case Collective::recv:
+    case Collective::send_recv: {
+      const Ends ends(call);
+      return group_.pass(call.in, ends.to, call.out, ends.from, bytes, title);
+    }
+    case Collective::barrier:
+      return;
+  }
+}
+
+std::byte* MpiTransport::stage() {
+  if (!stage_) stage_ = std::make_unique<PinnedMemory>(backend_, Bytes{kStageBytes});
+  return stage_->data();
+}
+
+// In steps that fit the pinned piece: to the host, over MPI, back to the device. The host waits for each, for
+// MPI must not begin before the bytes are there, nor the next step before they have left.
+void MpiTransport::run_staged(const CommCall& call, const std::string& title, Stream stream) {
+  const auto size = static_cast<int64_t>(size_of(call.dtype));
+  const int64_t room = static_cast<int64_t>(kStageBytes) / size, ranks = world();
+  std::byte* const host = stage();
+  auto fetch = [&](std::byte* to, const std::byte* from, int64_t n) {
+    backend_.copy_to_host(to, from, static_cast<std::size_t>(n * size), stream);
+  };
+  auto put = [&](std::byte* to, const std::byte* from, int64_t n) {
+    backend_.copy_to_device(to, from, static_cast<std::size_t>(n * size), stream);
+  };
+  auto wait = [&] { backend_.synchronize(stream); };
+  const bool parts = call.what == Collective::reduce_scatter || call.what == Collective::all_gather;
+  const int64_t each = call.what == Collective::reduce_scatter ? call.count / ranks : call.count;
+  const int64_t step = std::max<int64_t>(1, parts ? room / (ranks + 1) : room / 2);
+  std::byte* const second = host + step * size;  // behind what is brought, what is taken
+  for (int64_t first = 0; first < each; first += step) {
+    const int64_t n = std::min(step, each - first);
+    const auto bytes = static_cast<std::size_t>(n * size);
+    const Ends ends(call);
+    switch (call.what) {
+      case Collective::all_reduce:
+        fetch(host, call.in + first * size, n);
+        wait();
+        group_.all_reduce(host, n, call.dtype, title);
+        put(call.out + first * size, host, n);
+        break;
+      case Collective::reduce_scatter:
+        for (int64_t r = 0; r < ranks; ++r)
+          fetch(second + r * n * size, call.in + (r * each + first) * size, n);
+        wait();
+        group_.reduce_scatter(second, host, n, n, call.dtype, title);
+        put(call.out + first * size, host, n);
+        break;
+      case Collective::all_gather:
+        fetch(host, call.in + first * size, n);
+        wait();
+        group_.all_gather(host, second, bytes, bytes, title);
+        for (int64_t r = 0; r < ranks; ++r)
+          put(call.out + (r * each + first) * size, second + r * n * size, n);
+        break;
+      case Collective::broadcast:
+        if (call.peer == rank()) fetch(host, call.in + first * size, n);
+        wait();
+        group_.broadcast(host, bytes, call.peer, title);
+        if (call.peer != rank()) put(call.out + first * size, host, n);
+        break;
+      case Collective::send:
+      case Collective::recv:
+      case Collective::send_recv:
+        if (ends.to >= 0) fetch(host, call.in + first * size, n);
+        wait();
+        group_.pass(host, ends.to, second, ends.from, bytes, title);
+        if (ends.from >= 0) put(call.out + first * size, second, n);
+        break;
+      case Collective::barrier:
+        return;
+    }
+    wait();
+  }
+}
+
+std::unique_ptr<Transport> MpiTransport::split(int color, int key) {
+  group_.roll_call("split", "split", calls_++);  // MPI_Comm_split itself knows no time-out
+  MPI_Comm part = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(group_.comm(), color < 0 ? MPI_UNDEFINED : color, key, &part), "MPI_Comm_split");
+  if (part == MPI_COMM_NULL) return nullptr;
+  return std::make_unique<MpiTransport>(part, alarm_, backend_, group_.options());
+}
+
+}  // namespace kiln

@@ -1,0 +1,70 @@
+#include "dist/comm/nccl/call_watch.h"
+
+#include "base/error.h"
+#include "dist/comm/event_passed.h"
+
+namespace kiln {
+
+CallWatch::CallWatch(Backend& backend, NcclComm& comm, std::chrono::milliseconds timeout,
+                     std::function<void(const std::string&)> give_up)
+    : backend_(backend), comm_(comm), timeout_(timeout), give_up_(std::move(give_up)), thread_([this] {
+        loop();
+      }) {}
+
+CallWatch::~CallWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CallWatch::add(const std::string& title, Stream stream) {
+  const std::lock_guard lock(mutex_);
+  if (spare_.empty()) {
+    events_.emplace_back(backend_);
+    spare_.push_back(events_.back());
+  }
+  const Event done = spare_.back();
+  spare_.pop_back();
+  backend_.record(done, stream);
+  calls_.push_back({title, done, std::chrono::steady_clock::now()});
+  changed_.notify_all();
+}
+
+std::string CallWatch::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void CallWatch::loop() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    while (!calls_.empty() && event_passed(backend_, calls_.front().done)) {
+      spare_.push_back(calls_.front().done);
+      calls_.pop_front();
+      if (!calls_.empty()) calls_.front().begun = std::chrono::steady_clock::now();  // it begins only now
+    }
+    if (!calls_.empty() && failure_.empty()) {
+      std::string why = comm_.trouble();
+      const bool late = std::chrono::steady_clock::now() - calls_.front().begun > timeout_;
+      if (why.empty() && late) why = cat("not done after ", timeout_.count(), " ms on the device");
+      if (!why.empty()) {
+        failure_ = cat("[", calls_.front().title, "] NCCL: ", why);
+        lock.unlock();
+        comm_.abort();
+        give_up_(failure_);
+        lock.lock();
+      }
+    }
+    // Often while something runs; an idle watch costs nothing.
+    if (calls_.empty()) {
+      changed_.wait(lock, [&] { return ending_ || !calls_.empty(); });
+    } else {
+      changed_.wait_for(lock, std::chrono::milliseconds(10));
+    }
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,79 @@
+#include "dist/comm/nccl/nccl_comm.h"
+
+#include <thread>
+
+#include "base/error.h"
+
+namespace kiln {
+namespace {
+
+ncclConfig_t not_blocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;  // calls return at once, and can be given up
+  return config;
+}
+
+}  // namespace
+
+NcclComm::NcclComm(int world, int rank, const ncclUniqueId& id, std::chrono::milliseconds timeout)
+    : NcclComm(timeout) {
+  ncclConfig_t config = not_blocking();
+  check(nccl_.init_rank(&comm_, world, id, rank, &config), "nccl init");
+}
+
+NcclComm::~NcclComm() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ != nullptr && !aborted_) nccl_.destroy(comm_);
+}
+
+std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
+  std::unique_ptr<NcclComm> part(new NcclComm(timeout_));
+  ncclConfig_t config = not_blocking();
+  check(nccl_.split(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part->comm_, &config), "split");
+  if (color < 0 || part->comm_ == nullptr) return nullptr;
+  part->check(ncclInProgress, "split");
+  return part;
+}
+
+std::string NcclComm::words(ncclResult_t result) const {
+  std::string text = nccl_.error_string(result);
+  const char* const last = nccl_.last_error(comm_);
+  if (last != nullptr && *last != '\0') text += cat(": ", last);
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+void NcclComm::check(ncclResult_t result, const std::string& title) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  while (result == ncclInProgress) {
+    if (nccl_.async_error(comm_, &result) != ncclSuccess) break;
+    if (result != ncclInProgress) break;
+    if (std::chrono::steady_clock::now() > deadline) {
+      abort();
+      throw Error(cat("[", title, "] NCCL waited ", timeout_.count(), " ms for the other ranks"),
+                  "see what the other ranks are doing; NCCL_DEBUG=INFO says what NCCL does");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  if (result == ncclSuccess) return;
+  throw Error(cat("[", title, "] NCCL: ", words(result)), "NCCL_DEBUG=INFO says what NCCL does");
+}
+
+std::string NcclComm::trouble() {
+  ncclResult_t state = ncclSuccess;
+  const std::lock_guard lock(mutex_);
+  if (aborted_) return "it was aborted";
+  const ncclResult_t asked = nccl_.async_error(comm_, &state);
+  if (asked != ncclSuccess) return words(asked);
+  return state == ncclSuccess || state == ncclInProgress ? "" : words(state);
+}
+
+void NcclComm::abort() {
+  const std::lock_guard lock(mutex_);
+  if (!aborted_ && comm_ != nullptr) nccl_.abort(comm_);
+  aborted_ = true;
+}
+
+}  // namespace kiln

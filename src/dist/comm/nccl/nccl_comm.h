@@ -1,0 +1,40 @@
+// One NCCL communicator: its calls answer with errors in one line, and are given up after the time-out.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "dist/comm/nccl/load_nccl.h"
+
+namespace kiln {
+
+class NcclComm {
+ public:
+  NcclComm(int world, int rank, const ncclUniqueId& id, std::chrono::milliseconds timeout);
+  ~NcclComm();
+  NcclComm(const NcclComm&) = delete;
+  NcclComm& operator=(const NcclComm&) = delete;
+
+  std::unique_ptr<NcclComm> split(int color, int key);  // null without a colour
+  ncclComm_t get() const { return comm_; }
+
+  // Of a call on this communicator: waits until NCCL has taken it on. Throws Error(title, NCCL's own words).
+  void check(ncclResult_t result, const std::string& title);
+  // What has gone wrong since, on the device or at another rank; empty: nothing.
+  std::string trouble();
+  void abort();  // ends what is under way on the device; from any thread
+
+ private:
+  explicit NcclComm(std::chrono::milliseconds timeout) : nccl_(load_nccl()), timeout_(timeout) {}
+  std::string words(ncclResult_t result) const;
+
+  const Nccl& nccl_;
+  std::chrono::milliseconds timeout_;
+  ncclComm_t comm_ = nullptr;
+  std::mutex mutex_;
+  bool aborted_ = false;
+};
+
+}  // namespace kiln

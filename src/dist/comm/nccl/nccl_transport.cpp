@@ -1,0 +1,202 @@
+#include "dist/comm/nccl_transport.h"
+
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "device/cuda/cuda_check.h"
+#include "dist/comm/nccl/call_watch.h"
+
+namespace kiln {
+namespace {
+
+std::string hex_of(const ncclUniqueId& id) {
+  std::string text;
+  for (const char c : id.internal) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    text += kDigits[static_cast<unsigned char>(c) >> 4];
+    text += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return text;
+}
+
+ncclUniqueId id_of(const std::string& hex) {
+  ncclUniqueId id{};
+  if (hex.size() != 2 * sizeof id.internal) throw Error("[nccl] rank 0 gave no id of a communicator");
+  for (std::size_t i = 0; i < sizeof id.internal; ++i)
+    id.internal[i] = static_cast<char>(std::strtol(hex.substr(2 * i, 2).c_str(), nullptr, 16));
+  return id;
+}
+
+// "node7 0000:18:00.0"
+std::string own_gpu() {
+  int device = 0;
+  KILN_CUDA_CHECK(cudaGetDevice(&device));
+  std::array<char, 64> host{}, bus{};
+  ::gethostname(host.data(), host.size() - 1);
+  KILN_CUDA_CHECK(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device));
+  return cat(host.data(), " ", bus.data());
+}
+
+// NCCL refuses two ranks on one GPU of one machine. Ranks that claim to be of different machines, and talk
+// over the loop-back, are let through: slow, and good enough to test with. Few blocks each, for all must be
+// on the device at once. What the user has set stays.
+void allow_sharing(int rank) {
+  const char* const job = std::getenv("KILN_JOB");
+  ::setenv("NCCL_HOSTID", cat("kiln-", job == nullptr ? "" : job, "-", rank).c_str(), 0);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  ::setenv("NCCL_IB_DISABLE", "1", 0);
+  ::setenv("NCCL_MAX_CTAS", "4", 0);
+}
+
+ncclDataType_t type_of(DType t) {
+  switch (t) {
+    case DType::f64:
+      return ncclFloat64;
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    default:
+      throw Error(cat("NCCL sums floating tensors here, not ", name_of(t)));
+  }
+}
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(Backend& backend, std::unique_ptr<NcclComm> comm, std::unique_ptr<Transport> roll_call,
+                int rank, int world, const MpiOptions& options)
+      : backend_(backend),
+        options_(options),
+        rank_(rank),
+        world_(world),
+        nccl_(load_nccl()),
+        comm_(std::move(comm)),
+        roll_call_(std::move(roll_call)),
+        watch_(backend, *comm_, options.comm.timeout, [this](const std::string& why) {
+          if (roll_call_) roll_call_->abort(why);
+        }) {
+    KILN_CUDA_CHECK(cudaGetDevice(&device_));
+  }
+
+  std::string_view name() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+  int world() const override { return world_; }
+  std::optional<std::chrono::steady_clock::time_point> all_arrived() const override {
+    return roll_call_ ? roll_call_->all_arrived() : std::nullopt;
+  }
+
+  void run(const CommCall& call, Stream stream) override {
+    KILN_CUDA_CHECK(cudaSetDevice(device_));  // of the communicator's own thread
+    if (const std::string failure = watch_.failure(); !failure.empty()) throw Error(failure);
+    if (roll_call_) roll_call_->run(call, stream);
+    if (call.what == Collective::barrier) {
+      // The roll call is one; without it, a sum of nothing much is.
+      if (!roll_call_ && world_ > 1) throw Error("[barrier] this group of NCCL ranks has no way to meet");
+      return;
+    }
+    if (call.count == 0) return;
+    const std::string title = call.subject.empty() ? std::string(name_of(call.what))
+                                                   : cat(name_of(call.what), " of ", call.subject);
+    enqueue(call, static_cast<cudaStream_t>(stream.handle), title);
+    watch_.add(title, stream);
+  }
+
+  std::unique_ptr<Transport> split(int color, int key) override {
+    KILN_CUDA_CHECK(cudaSetDevice(device_));
+    std::unique_ptr<Transport> meeting = roll_call_ ? roll_call_->split(color, key) : nullptr;
+    std::unique_ptr<NcclComm> part = comm_->split(color, key);
+    if (!part) return nullptr;
+    if (!meeting && world_ > 1)
+      throw Error("[split] groups of NCCL ranks need MPI to meet over", "start them with `kiln run`");
+    const int rank = meeting ? meeting->rank() : 0, world = meeting ? meeting->world() : 1;
+    return std::make_unique<NcclTransport>(backend_, std::move(part), std::move(meeting), rank, world,
+                                           options_);
+  }
+
+  void abort(const std::string& why) override {
+    if (roll_call_) roll_call_->abort(why);
+    comm_->abort();
+  }
+
+ private:
+  void enqueue(const CommCall& call, cudaStream_t stream, const std::string& title) {
+    const ncclComm_t comm = comm_->get();
+    const auto count = static_cast<std::size_t>(call.count);
+    const std::size_t bytes = call.bytes().value;
+    const auto check = [&](ncclResult_t r) { comm_->check(r, title); };
+    switch (call.what) {
+      case Collective::all_reduce:
+        return check(nccl_.all_reduce(call.in, call.out, count, type_of(call.dtype), ncclSum, comm, stream));
+      case Collective::reduce_scatter:
+        return check(nccl_.reduce_scatter(call.in, call.out, count / static_cast<std::size_t>(world_),
+                                          type_of(call.dtype), ncclSum, comm, stream));
+      case Collective::all_gather:
+        return check(nccl_.all_gather(call.in, call.out, bytes, ncclUint8, comm, stream));
+      case Collective::broadcast:
+        return check(nccl_.broadcast(call.in, call.out, bytes, ncclUint8, call.peer, comm, stream));
+      case Collective::send:
+        return check(nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream));
+      case Collective::recv:
+        return check(nccl_.recv(call.out, bytes, ncclUint8, call.peer, comm, stream));
+      case Collective::send_recv: {  // in one group, or each would wait for the other's
+        ncclResult_t r = nccl_.group_start();
+        if (r == ncclSuccess) r = nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream);
+        if (r == ncclSuccess || r == ncclInProgress)
+          r = nccl_.recv(call.out, bytes, ncclUint8, call.source, comm, stream);
+        const ncclResult_t end = nccl_.group_end();
+        return check(r == ncclSuccess || r == ncclInProgress ? end : r);
+      }
+      case Collective::barrier:
+        return;
+    }
+  }
+
+  Backend& backend_;
+  MpiOptions options_;
+  int rank_, world_;
+  int device_ = 0;
+  const Nccl& nccl_;
+  std::unique_ptr<NcclComm> comm_;
+  std::unique_ptr<Transport> roll_call_;
+  CallWatch watch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_nccl_transport(Backend& backend, NcclRendezvous& meeting,
+                                               const MpiOptions& options) {
+  if (backend.host_readable())
+    throw Error("NCCL carries tensors on GPUs only", "use --device cuda, or --transport mpi",
+                ErrorKind::usage);
+  const Nccl& nccl = load_nccl();
+  if (!nccl.why_not.empty())
+    throw Error(cat("[nccl] ", nccl.why_not),
+                "install libnccl2, or put its folder into LD_LIBRARY_PATH; or use --transport mpi",
+                ErrorKind::unavailable);
+  std::vector<std::string> gpus = meeting.exchange(own_gpu());
+  std::sort(gpus.begin(), gpus.end());
+  if (std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end()) allow_sharing(meeting.rank());
+  std::string mine = "-";
+  if (meeting.rank() == 0) {
+    ncclUniqueId id{};
+    const ncclResult_t r = nccl.get_unique_id(&id);
+    mine = r == ncclSuccess ? hex_of(id) : cat("error: ", nccl.error_string(r));
+  }
+  const std::string first = meeting.exchange(mine).front();  // an error too: nobody waits for the others then
+  if (first.starts_with("error")) throw Error(cat("[nccl] rank 0 cannot make an id: ", first));
+  auto comm = std::make_unique<NcclComm>(meeting.world(), meeting.rank(), id_of(first), options.comm.timeout);
+  std::unique_ptr<Transport> roll_call;
+  if (meeting.world() > 1) roll_call = meeting.roll_call(backend, options);
+  return std::make_unique<NcclTransport>(backend, std::move(comm), std::move(roll_call), meeting.rank(),
+                                         meeting.world(), options);
+}
+
+}  // namespace kiln

@@ -1,0 +1,151 @@
+// Every collective between processes, at odd sizes, in every dtype, with shuffled timing, beside what one
+// process would compute.
+#include <gtest/gtest.h>
+
+#include "autograd/host_floats.h"
+#include "base/rng.h"
+#include "device/gpu_info.h"
+#include "dist/collectives_check.h"
+#include "dist_ranks/this_rank.h"
+
+namespace kiln {
+namespace {
+
+struct Way {
+  const char* name;
+  DeviceType device;
+  bool nccl;
+  MpiSums sums;
+};
+
+bool no_gpu() {
+  std::string why;
+  return list_gpus(&why).empty();
+}
+
+std::vector<float> drawn(int rank, int64_t count) {
+  std::vector<float> v(static_cast<std::size_t>(count));
+  const PhiloxKey key = philox_key(7, cat("rank ", rank));
+  for (std::size_t i = 0; i < v.size(); ++i)
+    v[i] = static_cast<float>(philox(key, i, 0).x % 2001) / 1000.0f - 1.0f;
+  return v;
+}
+
+class EveryWay : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    if (GetParam().device == DeviceType::cuda && no_gpu()) GTEST_SKIP() << "no GPU here";
+    if (GetParam().nccl && !nccl_built_in()) GTEST_SKIP() << "NCCL is not built in";
+  }
+  RankRig rig() const {
+    MpiOptions o = RankRig::default_options();
+    o.sums = GetParam().sums;
+    return RankRig(GetParam().device == DeviceType::cuda ? Device::cuda(device_index()) : Device::cpu(), o,
+                   GetParam().nccl);
+  }
+  static int device_index() {
+    std::string why;
+    return this_rank().env.local_rank % static_cast<int>(list_gpus(&why).size());
+  }
+};
+
+TEST_P(EveryWay, DoctorsChecksPass) {
+  for (int round = 0; round < kRounds; ++round) {
+    RankRig r = rig();
+    Shuffle late(round);
+    late();
+    const CollectivesReport report = check_collectives(r.ctx, r.ranks, static_cast<uint64_t>(round));
+    EXPECT_TRUE(report.passed());
+    EXPECT_GE(report.checks.size(), 25u);
+    r.ranks.barrier(r.ctx, "end");
+  }
+}
+
+// Not whole numbers: each sum is compared with one in rank order. `ranked` gives its very bits, others come
+// close.
+TEST_P(EveryWay, SumsOfRoundedNumbers) {
+  for (int round = 0; round < kRounds; ++round) {
+    RankRig r = rig();
+    Shuffle late(round);
+    const int world = r.ranks.world();
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{4097}, int64_t{700001}}) {
+        std::vector<std::vector<float>> all;
+        for (int k = 0; k < world; ++k) {
+          all.push_back(drawn(k, count));
+          const Tensor t = r.ctx.empty({count}, dtype);
+          upload_floats(r.ctx, t, all.back());
+          download_floats(r.ctx, t, all.back());  // as that dtype holds it
+        }
+        const Tensor t = r.ctx.empty({count}, dtype);
+        upload_floats(r.ctx, t, all[static_cast<std::size_t>(r.ranks.rank())]);
+        late();
+        r.ranks.all_reduce(r.ctx, t, "sum").wait(r.ctx);
+        std::vector<float> got(static_cast<std::size_t>(count));
+        download_floats(r.ctx, t, got);
+        const Tensor expected = r.ctx.empty({count}, dtype);
+        std::vector<float> sums(got.size());
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          for (const auto& v : all) sums[i] += v[i];
+        }
+        upload_floats(r.ctx, expected, sums);
+        std::vector<float> want(got.size());
+        download_floats(r.ctx, expected, want);
+        const bool exact = !GetParam().nccl && GetParam().sums == MpiSums::ranked && dtype != DType::f64;
+        const float slack = exact ? 0.0f : static_cast<float>(world) * (size_of(dtype) == 2 ? 0.02f : 1e-5f);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < got.size(); ++i) wrong += std::abs(got[i] - want[i]) > slack ? 1 : 0;
+        EXPECT_EQ(wrong, 0u) << count << " " << name_of(dtype);
+      }
+    }
+    r.ranks.barrier(r.ctx, "end");
+  }
+}
+
+// Two communicators at once, their calls in another order on each rank: each has its own thread.
+TEST_P(EveryWay, GroupsWorkSideBySide) {
+  if (this_rank().mpi->world() < 2) GTEST_SKIP();
+  RankRig r = rig();
+  for (int round = 0; round < kRounds; ++round) {
+    Shuffle late(round);
+    auto a = r.ranks.split(r.ctx, 0, r.ranks.rank()), b = r.ranks.split(r.ctx, 0, -r.ranks.rank());
+    ASSERT_EQ(b->rank(), r.ranks.world() - 1 - r.ranks.rank());
+    const int64_t count = 100003;
+    const Tensor x = r.ctx.empty({count}, DType::f32), y = r.ctx.empty({count}, DType::f32);
+    upload_floats(r.ctx, x, std::vector<float>(static_cast<std::size_t>(count), 1.0f));
+    upload_floats(r.ctx, y, std::vector<float>(static_cast<std::size_t>(count), 2.0f));
+    late();
+    CommHandle hx, hy;
+    if ((r.ranks.rank() + round) % 2 == 0) {
+      hx = a->all_reduce(r.ctx, x, "x");
+      hy = b->all_reduce(r.ctx, y, "y");
+    } else {
+      hy = b->all_reduce(r.ctx, y, "y");
+      hx = a->all_reduce(r.ctx, x, "x");
+    }
+    hy.wait(r.ctx);
+    hx.wait(r.ctx);
+    std::vector<float> got(static_cast<std::size_t>(count));
+    download_floats(r.ctx, x, got);
+    EXPECT_EQ(got, std::vector<float>(got.size(), static_cast<float>(r.ranks.world())));
+    download_floats(r.ctx, y, got);
+    EXPECT_EQ(got, std::vector<float>(got.size(), static_cast<float>(2 * r.ranks.world())));
+    EXPECT_EQ(r.ranks.split(r.ctx, -1, 0), nullptr);
+  }
+  r.ranks.barrier(r.ctx, "end");
+}
+
+std::string name_of_way(const testing::TestParamInfo<Way>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Mpi, EveryWay,
+                         testing::Values(Way{"ranked", DeviceType::cpu, false, MpiSums::ranked},
+                                         Way{"engine", DeviceType::cpu, false, MpiSums::engine}),
+                         name_of_way);
+INSTANTIATE_TEST_SUITE_P(CudaMpi, EveryWay,
+                         testing::Values(Way{"ranked", DeviceType::cuda, false, MpiSums::ranked}),
+                         name_of_way);
+INSTANTIATE_TEST_SUITE_P(CudaNccl, EveryWay,
+                         testing::Values(Way{"nccl", DeviceType::cuda, true, MpiSums::ranked}), name_of_way);
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# usage: kiln_run.sh path/to/kiln
+# kiln run as a user meets it: the hello world, who prints what, and what is said when a rank dies, hangs, or is missing.
+set -uo pipefail
+kiln=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $1" >&2
+  sed 's/^/    /' "$work/out" "$work/err" >&2
+  failures=$((failures + 1))
+}
+run() {
+  "$kiln" "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+}
+expect_status() { [[ $status == "$1" ]] || fail "$2: status $status, expected $1"; }
+expect_line() { grep -qE -- "$1" "$work/$2" || fail "no line '$1' in std$2"; }
+one_line_of_errors() { [[ $(grep -c '^kiln: ' "$work/err") == 1 ]] || fail "$1: not one line of error"; }
+# Ranks of this test that still run; they have a moment to go.
+no_orphans() {
+  local i left=
+  for ((i = 0; i < 50; ++i)); do
+    left=$(pgrep -f "$kiln doctor --collectives" || true)
+    [[ -z $left ]] && return
+    sleep 0.1
+  done
+  fail "$1: still running: $left"
+}
+
+for transport in mpi threads; do
+  run run --nproc 4 --transport $transport -- doctor --collectives --json
+  expect_status 0 "hello world over $transport"
+  python3 - "$work/out" $transport <<'PY' || fail "the page of doctor --collectives over $transport"
+import json, sys
+page = json.load(open(sys.argv[1]))
+assert page["passed"] is True and page["ranks"] == 4 and page["transport"] == sys.argv[2], page
+assert len(page["hello"]) == 4
+totals = [sum(h["before"][i] for h in page["hello"]) for i in range(3)]
+assert all(h["after"] == totals for h in page["hello"]), page["hello"]
+assert all(c["right"] for c in page["checks"]) and len(page["checks"]) > 30
+PY
+  [[ -s $work/err ]] && fail "something was said on stderr over $transport"
+done
+
+# kill -9, at each rank: within 5 s all are down, and one line says who it was.
+for victim in 0 1; do
+  KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
+  launcher=$!
+  for ((i = 0; i < 300; ++i)); do
+    mapfile -t ranks < <(pgrep -f "$kiln doctor --collectives" | while read -r p; do
+      [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] &&
+        tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | sed -n "s/^OMPI_COMM_WORLD_RANK=/$p /p"
+    done | sort -k2n)
+    [[ ${#ranks[@]} == 2 ]] && break
+    sleep 0.1
+  done
+  sleep 1.$((RANDOM % 9))
+  pid=${ranks[$victim]%% *}
+  begun=$(date +%s%N)
+  kill -9 "$pid"
+  wait $launcher
+  status=$?
+  took=$((($(date +%s%N) - begun) / 1000000))
+  expect_status 1 "rank $victim killed"
+  expect_line "^kiln: rank $victim \(pid $pid on .*\) was ended by signal 9 \(Killed\) (in|after|before) .+" err
+  one_line_of_errors "rank $victim killed"
+  ((took < 5000)) || fail "the job was down after $took ms"
+  no_orphans "rank $victim killed"
+done
+
+# A rank that is stopped is named, with the collective, within the time-out.
+KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 --comm-timeout 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+pid=
+for ((i = 0; i < 300 && ${#pid} == 0; ++i)); do
+  sleep 0.1
+  for p in $(pgrep -f "$kiln doctor --collectives"); do
+    [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] &&
+      tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q '^OMPI_COMM_WORLD_RANK=1$' && pid=$p
+  done
+done
+sleep 1
+kill -STOP "$pid"
+wait $launcher
+status=$?
+expect_status 1 "rank 1 stopped"
+expect_line "^kiln: rank 0 \(pid [0-9]+ on .*\): \[.*\] rank 0 waited 2000 ms; (missing|not done): rank 1.*; silent: rank 1 \(pid $pid on " err
+one_line_of_errors "rank 1 stopped"
+no_orphans "rank 1 stopped"
+
+# A signal to the launcher reaches the ranks.
+KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+sleep 3
+kill -TERM $launcher
+wait $launcher
+no_orphans "SIGTERM to the launcher"
+
+# So does its sudden end.
+KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+sleep 3
+kill -KILL $launcher
+wait $launcher 2>/dev/null
+no_orphans "SIGKILL to the launcher"
+
+# What cannot be started is said once, before anything starts.
+run run --nproc 2 -- doctor --colectives
+expect_status 2 "a mistyped option"
+one_line_of_errors "a mistyped option"
+run run --nproc 2
+expect_status 2 "no command"
+run run --nproc 0 -- doctor
+expect_status 2 "no ranks"
+run run --nproc 2 --transport smoke -- doctor
+expect_status 2 "an unknown transport"
+KILN_MPIRUN=/nowhere/mpirun run run --nproc 2 -- doctor --collectives
+expect_status 3 "no mpirun"
+expect_line '^kiln: mpirun was not found' err
+one_line_of_errors "no mpirun"
+RANK=1 run doctor --collectives
+expect_status 1 "half of torchrun's variables"
+expect_line "RANK is set and WORLD_SIZE is not" err
+
+exit $((failures > 0))

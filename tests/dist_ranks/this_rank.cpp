@@ -1,0 +1,34 @@
+#include "dist_ranks/this_rank.h"
+
+namespace kiln {
+
+ThisRank& this_rank() {
+  static ThisRank here;
+  return here;
+}
+
+namespace {
+
+RankOptions options_on(Device device) {
+  RankOptions o;
+  o.device = device;
+  o.rank = this_rank().mpi->rank();
+  o.world = this_rank().mpi->world();
+  o.threads = 1;
+  o.matmuls = false;
+  return o;
+}
+
+std::unique_ptr<Transport> transport_of(RankContext& ctx, std::unique_ptr<NcclRendezvous>& meeting,
+                                        const MpiOptions& options, bool nccl) {
+  if (!nccl) return this_rank().mpi->transport(ctx.backend(), options);
+  meeting = meet_over_mpi(*this_rank().mpi, options);
+  return make_nccl_transport(ctx.backend(), *meeting, options);
+}
+
+}  // namespace
+
+RankRig::RankRig(Device device, MpiOptions options, bool nccl)
+    : ctx(options_on(device)), ranks(ctx, transport_of(ctx, meeting, options, nccl), options.comm) {}
+
+}  // namespace kiln

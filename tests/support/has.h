@@ -1,0 +1,14 @@
+// Whether a text contains another: what tests of tables, pages and messages ask. A string and not a view:
+// then a JSON value can be asked too.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kiln {
+
+inline bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace kiln

@@ -7,6 +7,7 @@
 #include "autograd/op_observer.h"
 #include "dist/bucketed.h"
 #include "dist/comm/local_transport.h"
+#include "dist/comm/reduce_ranks.h"
 #include "perf/overlap_recorder.h"
 
 namespace kiln::cli {
@@ -126,9 +127,25 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
   };
 }
 
+void check_study_ranks(const std::string& transport, int ranks) {
+  if (transport != "threads" && transport != "auto")
+    throw Error(cat("--transport is '", transport, "'; the ranks of this study are threads"),
+                "`kiln bench allreduce` measures the others", ErrorKind::usage);
+  if (const RanksRequest launched = launched_request(); launched.transport != "threads" || launched.world > 1)
+    throw Error(
+        cat("this study starts its own ranks, as threads, and ", launched.world, " were started for it"),
+        "call it without kiln run or mpirun", ErrorKind::unavailable);
+  if (ranks > kMaxThreadRanks)
+    throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
+                {}, ErrorKind::usage);
+}
+
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {
   RanksTiming result;
-  run_ranks(work.plan,
+  RanksRequest request;
+  request.world = work.plan.ranks;
+  request.comm = work.plan.comm;
+  run_ranks(request, work.plan.options,
             [&](RankContext& ctx, Communicator& comm) { run_rank(ctx, comm, work, make, result); });
   return result;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dist/bucket_observer.h"
-#include "dist/comm/run_ranks.h"
+#include "dist/ranks.h"
 #include "dist/strategies.h"
 #include "perf/overlap_ledger.h"
 #include "perf/step_run.h"
@@ -41,8 +41,18 @@ struct RanksTiming {
   double loss = 0;       // of the last step
 };
 
+struct RanksPlan {
+  int ranks = 1;
+  RankOptions options;
+  CommOptions comm;
+};
+
+// These studies start ranks many times over, which only threads can: processes meet once. Error(usage) for
+// another transport, Error(unavailable) inside of a launched process.
+void check_study_ranks(const std::string& transport, int ranks);
+
 struct RanksWork {
-  RankPlan plan;
+  RanksPlan plan;
   StepSpec spec;
   int warmups = 2, steps = 10;
   std::function<bool()> stop = nullptr;

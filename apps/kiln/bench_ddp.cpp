@@ -17,7 +17,6 @@ namespace {
 
 RanksWork work_of(const BenchDdpRequest& r) {
   RanksWork w;
-  w.plan.transport = r.transport;
   w.plan.ranks = r.ranks;
   w.plan.options = options_for(r.device, threads_per_rank(r.threads, r.ranks), r.seed);
   w.plan.options.world = r.ranks;
@@ -179,7 +178,7 @@ void check_bench_ddp(const BenchDdpRequest& r) {
                 fmt::format("take {} or {}", std::max<int64_t>(1, r.batch / r.ranks) * r.ranks,
                             (r.batch / r.ranks + 1) * r.ranks),
                 ErrorKind::usage);
-  check_rank_transport(r.transport, r.ranks);
+  check_study_ranks(r.transport, r.ranks);
   check_config(config_of(r.size));
 }
 

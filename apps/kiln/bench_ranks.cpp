@@ -127,14 +127,17 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
   };
 }
 
-void check_rank_transport(const std::string& transport, int ranks) {
-  if (transport != "auto" && transport != "threads")
+void check_study_ranks(const std::string& transport, int ranks) {
+  if (transport != "threads" && transport != "auto")
+    throw Error(cat("--transport is '", transport, "'; the ranks of this study are threads"),
+                "`kiln bench allreduce` measures the others", ErrorKind::usage);
+  if (const RanksRequest launched = launched_request(); launched.transport != "threads" || launched.world > 1)
     throw Error(
-        cat("--transport is '", transport, "'; expected threads: ranks come and go with each row here"), {},
-        ErrorKind::usage);
+        cat("this study starts its own ranks, as threads, and ", launched.world, " were started for it"),
+        "call it without kiln run or mpirun", ErrorKind::unavailable);
   if (ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
-                {}, ErrorKind::unavailable);
+                {}, ErrorKind::usage);
 }
 
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {

@@ -41,18 +41,18 @@ struct RanksTiming {
   double loss = 0;       // of the last step
 };
 
-struct RankPlan {
-  std::string transport = "auto";  // or threads: a cell's ranks come and go, which processes cannot
+struct RanksPlan {
   int ranks = 1;
-  RankOptions options;  // rank and world are filled in
+  RankOptions options;
   CommOptions comm;
 };
 
-// Throws Error for a transport that is not theirs, or more ranks than it can have.
-void check_rank_transport(const std::string& transport, int ranks);
+// These studies start ranks many times over, which only threads can: processes meet once. Error(usage) for
+// another transport, Error(unavailable) inside of a launched process.
+void check_study_ranks(const std::string& transport, int ranks);
 
 struct RanksWork {
-  RankPlan plan;
+  RanksPlan plan;
   StepSpec spec;
   int warmups = 2, steps = 10;
   std::function<bool()> stop = nullptr;

@@ -18,7 +18,6 @@ namespace {
 
 RanksWork work_of(const BenchZeroRequest& r, int ranks) {
   RanksWork w;
-  w.plan.transport = r.transport;
   w.plan.ranks = ranks;
   w.plan.options = options_for(r.device, threads_per_rank(r.threads, ranks), r.seed);
   w.plan.options.world = ranks;
@@ -91,7 +90,7 @@ void check_bench_zero(const BenchZeroRequest& r) {
   if (r.device.is_meta() && r.measure)
     throw Error("meta runs no kernels, so there is nothing to measure", "say --measure off",
                 ErrorKind::usage);
-  for (const int n : r.ranks) check_rank_transport(r.transport, n);
+  for (const int n : r.ranks) check_study_ranks(r.transport, n);
   check_config(config_of(r.size));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "dist/ddp.h"
+#include "kiln/auto_bucket.h"
 #include "kiln/bench_ddp.h"
 #include "kiln/bench_zero.h"
 #include "support/temp_folder.h"
@@ -162,6 +163,40 @@ TEST(BenchDdp, RefusesInOneLine) {
     EXPECT_EQ(e.kind(), ErrorKind::unavailable);
     EXPECT_NE(e.hint().find("kiln bench allreduce --ranks 2 --transport threads"), std::string::npos);
   }
+}
+
+// 1e6 parameters in fp32 are 4 MB; 2 ranks, 100 us of latency and 200 MB/s: o = 200 us, w = 200 MB/s, and
+// sqrt(4e6 x 200e6 x 200e-6) = 0.4 MB.
+TEST(AutoBucket, IsThatOfTheLink) {
+  const TempFolder folder;
+  TrainRequest r;
+  r.ranks = 2;
+  r.run = folder / "run";
+  r.results = folder / "elsewhere";
+  EXPECT_THROW(auto_bucket(r, 1000000), Error);
+  r.link = "latency=100us,bandwidth=200MB/s";
+  EXPECT_NEAR(auto_bucket(r, 1000000).mb, 0.4, 1e-9);
+  r.wire = "bf16";
+  EXPECT_NEAR(auto_bucket(r, 2000000).mb, 0.4, 1e-9);
+  // Rows beside the run: 1 ms a call and 1 GB/s.
+  r.link.clear();
+  r.wire = "fp32";
+  std::string rows;
+  for (const auto& [bytes, ms] : {std::pair{1e6, 2.0}, {1e7, 11.0}})
+    rows += json{{"command", "bench allreduce"},
+                 {"gate", "passed"},
+                 {"transport", "threads"},
+                 {"device", "cpu"},
+                 {"ranks", 2},
+                 {"link", "local"},
+                 {"bytes", bytes},
+                 {"p50_ms", ms}}
+                .dump() +
+            "\n";
+  folder.write("results.jsonl", rows);
+  EXPECT_NEAR(auto_bucket(r, 1000000).mb, 2, 1e-6);
+  r.ranks = 4;
+  EXPECT_THROW(auto_bucket(r, 1000000), Error);
 }
 
 MemoryStats memory_of(std::size_t param, std::size_t grad, std::size_t optim, std::size_t peak) {

@@ -8,6 +8,7 @@
 #include "dist/bucketed.h"
 #include "dist/comm/local_transport.h"
 #include "dist/comm/reduce_ranks.h"
+#include "dist/fsdp.h"
 #include "perf/overlap_recorder.h"
 
 namespace kiln::cli {
@@ -81,16 +82,20 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   r.memory.after_step = ctx.allocator().stats();
   OverlapRecorder recorder(ctx, comm);
   if (made.observe) made.observe(&recorder);
+  if (made.observe_gathers) made.observe_gathers(&recorder);
   std::vector<double> seconds;
   std::vector<OverlapLedger> ledgers;
+  std::vector<std::vector<GatherUse>> gathers;
   for (int i = 0; i < work.steps && all_go_on(ctx, comm, work.stop); ++i) {
     comm.barrier(ctx, "a step begins");
     recorder.begin_step();
     run.run();
     ledgers.push_back(recorder.end_step());
+    gathers.push_back(recorder.gathers());
     seconds.push_back(ledgers.back().end / 1e6);
   }
   if (made.observe) made.observe(nullptr);
+  if (made.observe_gathers) made.observe_gathers(nullptr);
   r.volume = made.strategy->volume();
   if (!ctx.device().is_meta()) r.loss = run.finish();
   const std::vector<double> slow = ctx.device().is_meta() ? seconds : slowest(ctx, comm, seconds);
@@ -104,6 +109,7 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
     r.ledger = std::move(ledgers[order[(order.size() - 1) / 2]]);
+    r.gathers = std::move(gathers[order[(order.size() - 1) / 2]]);
   }
   result = std::move(r);
 }
@@ -123,6 +129,8 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
     RankStrategy made{make_strategy(name, options, ctx, comm)};
     if (auto* const bucketed = dynamic_cast<BucketedStrategy*>(made.strategy.get()))
       made.observe = [bucketed](BucketObserver* o) { bucketed->observe(o); };
+    if (auto* const sharded = dynamic_cast<FsdpStrategy*>(made.strategy.get()))
+      made.observe_gathers = [sharded](GatherObserver* o) { sharded->observe(o); };
     return made;
   };
 }

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "dist/bucket_observer.h"
+#include "dist/gather_observer.h"
 #include "dist/ranks.h"
 #include "dist/strategies.h"
-#include "perf/overlap_ledger.h"
+#include "perf/gather_ledger.h"
 #include "perf/step_run.h"
 #include "perf/timing.h"
 
@@ -19,6 +20,7 @@ namespace kiln::cli {
 struct RankStrategy {
   std::unique_ptr<Strategy> strategy;
   std::function<void(BucketObserver*)> observe = nullptr;
+  std::function<void(GatherObserver*)> observe_gathers = nullptr;
 };
 using MakeRankStrategy = std::function<RankStrategy(RankContext&, Communicator&)>;
 
@@ -33,12 +35,13 @@ struct MemoryMoments {
 };
 
 struct RanksTiming {
-  bool here = false;     // in the process of the first rank, which has the rest
-  Timing timing;         // of the slowest rank, step by step
-  OverlapLedger ledger;  // of the first rank, in its step of median length
-  MemoryMoments memory;  // of the first rank
-  CommVolume volume;     // of the last step
-  double loss = 0;       // of the last step
+  bool here = false;               // in the process of the first rank, which has the rest
+  Timing timing;                   // of the slowest rank, step by step
+  OverlapLedger ledger;            // of the first rank, in its step of median length
+  std::vector<GatherUse> gathers;  // of the same step, where weights are gathered
+  MemoryMoments memory;            // of the first rank
+  CommVolume volume;               // of the last step
+  double loss = 0;                 // of the last step
 };
 
 struct RanksPlan {

@@ -18,6 +18,7 @@
 #include "kiln/cmd_bench_allreduce.h"
 #include "kiln/cmd_bench_attention.h"
 #include "kiln/cmd_bench_ddp.h"
+#include "kiln/cmd_bench_fsdp.h"
 #include "kiln/cmd_bench_step.h"
 #include "kiln/cmd_bench_warmup.h"
 #include "kiln/cmd_bench_zero.h"
@@ -153,11 +154,13 @@ CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
   const std::vector<std::function<bool()>> studies = {
       add_bench_op(app, common),        add_bench_step(app, common),  add_bench_warmup(app, common),
       add_bench_attention(app, common), add_bench_flash(app, common), add_bench_leaderboard(app, common),
-      add_bench_allreduce(app, common), add_bench_ddp(app, common),   add_bench_zero(app, common)};
+      add_bench_allreduce(app, common), add_bench_ddp(app, common),   add_bench_zero(app, common),
+      add_bench_fsdp(app, common)};
   return [studies] {
     if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
       throw Error(
-          "kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero or "
+          "kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero, "
+          "fsdp or "
           "leaderboard",
           "see `kiln bench --help`", ErrorKind::usage);
   };

@@ -18,6 +18,7 @@ void OverlapRecorder::begin_step() {
   (void)comm_.take_records(ctx_);
   ledger_ = {};
   started_.clear();
+  gathers_.clear();
   in_backward_ = false;
   begin_ = steady_ns();
 }
@@ -40,6 +41,12 @@ void OverlapRecorder::on_start(const Bucket& b, int64_t at) {
   started_.push_back({b.name, told ? ready : us(at)});
 }
 
+void OverlapRecorder::on_gather(const GatherRecord& r) {
+  gathers_.push_back({std::string(r.weight), std::string(name_of(r.phase)), r.bytes, r.ahead, us(r.queued),
+                      us(r.wanted), us(r.ready)});
+  if (!r.in_time()) on_wait(r.wanted, r.ready);
+}
+
 void OverlapRecorder::on_wait(int64_t begin, int64_t end) { ledger_.waits.push_back({us(begin), us(end)}); }
 
 void OverlapRecorder::on_finish(int64_t begin, int64_t end) {
@@ -48,7 +55,11 @@ void OverlapRecorder::on_finish(int64_t begin, int64_t end) {
 }
 
 void OverlapRecorder::on_op_begin(RankContext& ctx, const OpEvent&) {
-  if (in_backward_ || phase_of(ctx) != StepPhase::backward) return;
+  const StepPhase phase = phase_of(ctx);
+  // For strategies that do not say themselves when they begin to wait.
+  if (phase == StepPhase::update && ledger_.backward_end == 0)
+    ledger_.backward_end = ledger_.sums_end = us(steady_ns());
+  if (in_backward_ || phase != StepPhase::backward) return;
   in_backward_ = true;
   ledger_.backward_begin = us(steady_ns());
 }

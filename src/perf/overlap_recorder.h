@@ -7,11 +7,12 @@
 
 #include "autograd/op_observer.h"
 #include "dist/bucketed.h"
-#include "perf/overlap_ledger.h"
+#include "dist/gather_observer.h"
+#include "perf/gather_ledger.h"
 
 namespace kiln {
 
-class OverlapRecorder final : public BucketObserver, public OpObserver {
+class OverlapRecorder final : public BucketObserver, public GatherObserver, public OpObserver {
  public:
   // Watches while it lives. The communicator records from here on.
   OverlapRecorder(RankContext& ctx, Communicator& comm);
@@ -22,6 +23,9 @@ class OverlapRecorder final : public BucketObserver, public OpObserver {
   void begin_step();
   OverlapLedger end_step();  // waits for the device and for the calls under way
 
+  const std::vector<GatherUse>& gathers() const { return gathers_; }  // of the last step, in order of use
+
+  void on_gather(const GatherRecord& record) override;
   void on_gradient(const Param& p, int64_t bytes, int64_t at) override;
   void on_start(const Bucket& b, int64_t at) override;
   void on_wait(int64_t begin, int64_t end) override;
@@ -41,6 +45,7 @@ class OverlapRecorder final : public BucketObserver, public OpObserver {
   };
   std::vector<Started> started_;  // buckets, in order
   OverlapLedger ledger_;
+  std::vector<GatherUse> gathers_;
 };
 
 // Ranks that compute side by side and share nothing: a step without its communication, gradients told all the

@@ -8,6 +8,7 @@
 #include "dist/ddp.h"
 #include "kiln/auto_bucket.h"
 #include "kiln/bench_ddp.h"
+#include "kiln/bench_fsdp.h"
 #include "kiln/bench_zero.h"
 #include "support/temp_folder.h"
 
@@ -308,6 +309,55 @@ TEST(BenchZero, MeasuredIsPredictedToTheByteAndNearTheory) {
     }
     EXPECT_NEAR(*row.state() / row.theory.state(), 1, 0.02);
   }
+}
+
+TEST(BenchFsdp, TablesSayWhatCameInTime) {
+  BenchFsdpReport r;
+  r.device = "cpu";
+  r.request.size = find_model_size("nano");
+  r.request.link = LinkModel{0, 1e9};
+  r.compute = timing_of_us(10000);
+  FsdpRow& row = r.rows.emplace_back();
+  row.prefetch = 1;
+  row.run.timing = timing_of_us(12000);
+  row.run.ledger.end = 12500;
+  row.run.gathers = {{"embed", "forward", 1 << 20, false, 0, 0, 300},
+                     {"model.layers.0.mlp", "forward", 1 << 20, true, 10, 900, 640}};
+  row.predicted.exposed = 400;
+  const auto lines = lines_of(fsdp_page(r, PageFormat::csv));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1], "1,12.0,0,0,1 of 2,0.3,2.5,0.4,10.0");
+  const std::string text = fsdp_page(r, PageFormat::markdown);
+  EXPECT_NE(text.find("| embed | forward | 0 of 1 | 1.00 | - | 300 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("| layers.0 | forward | yes | 1.00 | 260 | 0 |"), std::string::npos) << text;
+  row.run.gathers[1].ready = 950;
+  EXPECT_EQ(lines_of(fsdp_page(r, PageFormat::csv))[1], "1,12.0,0,0,0 of 2,0.35,2.5,0.4,10.0");
+}
+
+TEST(BenchFsdp, RunsEveryDepth) {
+  BenchFsdpRequest r;
+  r.size = find_model_size("nano");
+  r.size.vocab = 67;
+  r.link = LinkModel{20e-6, 1e9};
+  r.batch = 2;
+  r.context = 9;
+  r.warmups = 2;
+  r.steps = 2;
+  r.threads = 1;
+  r.device = Device::cpu();
+  const BenchFsdpReport report = bench_fsdp(r, [](const std::string&) {});
+  ASSERT_EQ(report.rows.size(), 3u);
+  for (const FsdpRow& row : report.rows) {
+    EXPECT_EQ(row.run.loss, report.rows[0].run.loss);
+    EXPECT_EQ(row.run.gathers.size(), report.rows[0].run.gathers.size());
+    EXPECT_EQ(row.predicted.uses.size(), row.run.gathers.size());
+    for (const GatherUse& u : row.run.gathers) {
+      EXPECT_EQ(u.ahead && row.prefetch == 0, false);
+      EXPECT_LE(u.queued, u.ready);
+    }
+  }
+  r.batch = 3;
+  EXPECT_THROW(check_bench_fsdp(r), Error);
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols
 expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
 expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
-expect 2 2 '^kiln: kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero or leaderboard$' bench
+expect 2 2 '^kiln: kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero, fsdp or leaderboard$' bench
 expect 2 2 '^hint: there are adamw, add' bench op
 expect 2 2 "^hint: did you mean 'rms_norm'\?$" bench op rmsnorm
 expect 2 2 "^hint: did you mean 'cols'\?$" bench op rms_norm --shape colls=4

@@ -1,0 +1,49 @@
+// The work of `kiln bench fsdp`: sharded weights gathered k ahead, and whether they came in time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kiln/bench_ranks.h"
+#include "model/size_registry.h"
+#include "report/text_table.h"
+
+namespace kiln::cli {
+
+struct BenchFsdpRequest {
+  ModelSize size{};
+  Precision precision = Precision::fp32;
+  std::vector<int> prefetch = {0, 1, 2};
+  int ranks = 2;
+  std::optional<LinkModel> link;
+  int64_t batch = 4, context = 128;  // of all ranks together
+  int warmups = 3, steps = 7;
+  Device device;
+  int threads = 0;
+  uint64_t seed = 0;
+  std::function<bool()> stop = nullptr;
+};
+
+struct FsdpRow {
+  int prefetch = 0;
+  RanksTiming run;
+  GatherReplay predicted;  // from the uses of the first row, on the link; empty without one
+};
+
+struct BenchFsdpReport {
+  std::string device, device_name, isa;
+  int threads = 1;
+  BenchFsdpRequest request;
+  Timing compute;  // of a step of the same ranks that share nothing
+  std::vector<FsdpRow> rows;
+};
+
+void check_bench_fsdp(const BenchFsdpRequest& request);
+BenchFsdpReport bench_fsdp(const BenchFsdpRequest& request,
+                           const std::function<void(const std::string&)>& progress);
+std::string fsdp_caption(const BenchFsdpReport& report);
+std::string fsdp_page(const BenchFsdpReport& report, PageFormat format);
+std::vector<std::string> fsdp_result_lines(const BenchFsdpReport& report);
+
+}  // namespace kiln::cli

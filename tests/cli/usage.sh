@@ -307,7 +307,7 @@ expect 2 2 '^kiln: --batch is 8 and --ranks is 3: the batch does not divide' \
 expect 2 2 '^kiln: --batch is 2 and --ranks is 3: some ranks would have no sequence$' \
   train --text "$work/text" --ranks 3 --batch 2 --strategy zero2
 expect 2 2 "^kiln: --strategy is 'none', and there are 2 ranks" train --text "$work/text" --ranks 2
-expect 2 1 "^kiln: --transport is 'smoke'; expected one of: auto, threads" train --text "$work/text" --transport smoke
+expect 2 2 "^kiln: --transport is 'smoke'" train --text "$work/text" --transport smoke
 expect 2 1 "^kiln: --wire is 'fp8'; expected fp32 or bf16$" train --text "$work/text" --wire fp8
 expect 2 1 "^kiln: --loss-scale is '0'; expected a number from 1" train --text "$work/text" --loss-scale 0
 expect 2 1 "^kiln: --graph is 'yes'; expected on, off or auto$" train --text "$work/text" --graph yes --device cpu

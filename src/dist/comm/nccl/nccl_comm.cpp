@@ -1,5 +1,6 @@
 #include "dist/comm/nccl/nccl_comm.h"
 
+#include <atomic>
 #include <thread>
 
 #include "base/error.h"
@@ -30,7 +31,15 @@ std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
   std::unique_ptr<NcclComm> part(new NcclComm(timeout_));
   ncclConfig_t config = not_blocking();
   check(nccl_.split(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part->comm_, &config), "split");
-  if (color < 0 || part->comm_ == nullptr) return nullptr;
+  if (color < 0) return nullptr;
+  // The new one is put into its place by a thread of NCCL's, which may be after the old one says it is done.
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  while (std::atomic_ref<ncclComm_t>(part->comm_).load() == nullptr) {
+    if (std::chrono::steady_clock::now() > deadline)
+      throw Error(cat("[split] NCCL made no group in ", timeout_.count(), " ms"),
+                  "NCCL_DEBUG=INFO says what NCCL does");
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
   part->check(ncclInProgress, "split");
   return part;
 }

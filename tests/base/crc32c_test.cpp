@@ -52,7 +52,8 @@ TEST(Crc32c, TwoPiecesAreJoinedFromTheirChecksums) {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i * 31 + 7);
   const std::span<const std::byte> all(bytes);
   for (const std::size_t cut : {0, 1, 7, 8, 63, 64, 1000, 4097, 4999, 5000})
-    EXPECT_EQ(crc32c_joined(crc32c(all.first(cut)), crc32c(all.subspan(cut)), bytes.size() - cut), crc32c(all));
+    EXPECT_EQ(crc32c_joined(crc32c(all.first(cut)), crc32c(all.subspan(cut)), bytes.size() - cut),
+              crc32c(all));
   // Longer than any memory: x^8 to that power by squaring, against one more byte of zero.
   const std::byte zero[1] = {};
   const uint64_t many = (uint64_t{1} << 40) + 12345;

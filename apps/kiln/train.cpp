@@ -10,7 +10,6 @@
 #include "base/mapped_file.h"
 #include "device/device_room.h"
 #include "dist/parallel_rank.h"
-#include "kiln/auto_bucket.h"
 #include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
 #include "kiln/train_ranks.h"

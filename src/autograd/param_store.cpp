@@ -35,9 +35,9 @@ Param& ParamStore::add_packed(std::string name, std::vector<ParamView> views, in
 }
 
 const ParamPart& ParamStore::part(const Param& p) const {
-  static const ParamPart whole;
+  static const ParamPart kWhole;
   const auto found = parts_.find(&p);
-  return found == parts_.end() ? whole : found->second;
+  return found == parts_.end() ? kWhole : found->second;
 }
 
 void ParamStore::lay_out() {

@@ -92,7 +92,9 @@ class ThreadGroup {
   std::string name(int rank) const { return cat("rank ", members_[static_cast<std::size_t>(rank)]); }
   std::string missing_ranks() const;
   std::string last_calls() const;
-  Parcel& parcel(int from, int to) { return parcels_[static_cast<std::size_t>(from * world() + to)]; }
+  Parcel& parcel(int from, int to) {
+    return parcels_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
+  }
 
   std::vector<int> members_;
   std::chrono::milliseconds timeout_;

@@ -15,26 +15,6 @@
 namespace kiln::cli {
 namespace {
 
-RanksWork work_of(const BenchDdpRequest& r) {
-  RanksWork w;
-  w.plan.ranks = r.ranks;
-  w.plan.options = options_for(r.device, threads_per_rank(r.threads, r.ranks), r.seed);
-  w.plan.options.world = r.ranks;
-  const RunVariants variants = choose_variants(r.preset, "", r.device.target);
-  w.plan.options.variants = variants.ops;
-  w.plan.comm.link = r.link;
-  w.spec.model = config_of(r.size);
-  variants.apply_to(w.spec.model);
-  w.spec.precision = r.precision;
-  w.spec.step.batch = r.batch / r.ranks;
-  w.spec.step.context = r.context;
-  w.spec.step.graph = false;
-  w.warmups = r.warmups;
-  w.steps = r.steps;
-  w.stop = r.stop;
-  return w;
-}
-
 BucketOptions options_of(const std::string& form, double bucket_mb, DType wire) {
   BucketOptions o = form == "naive"     ? DdpStrategy::naive()
                     : form == "flat"    ? DdpStrategy::flat()
@@ -185,7 +165,7 @@ void check_bench_ddp(const BenchDdpRequest& r) {
 BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(const std::string&)>& progress) {
   BenchDdpReport report;
   report.request = r;
-  const RanksWork work = work_of(r);
+  const RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
   RanksTiming alone;
   std::vector<DdpRow> rows = planned_rows(r);
   for (int round = 0; round < r.rounds && !report.stopped; ++round) {

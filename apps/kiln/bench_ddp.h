@@ -16,24 +16,16 @@
 
 namespace kiln::cli {
 
-struct BenchDdpRequest {
-  ModelSize size{};
-  Precision precision = Precision::fp32;
-  std::string preset = "optimized";
+// `batch` is that of all ranks together.
+struct BenchDdpRequest : RanksStudy {
+  BenchDdpRequest() { batch = 4, warmups = 3, steps = 10; }
   std::vector<std::string> forms;      // naive, flat, overlap, bucketed
   std::vector<double> buckets = {25};  // of 1e6 bytes, for `bucketed`; below 0: the predicted best
   DType wire = DType::f32;
   int ranks = 2;
   std::string transport = "threads";
-  std::optional<LinkModel> link;
-  int64_t batch = 4, context = 128;  // sequences of all ranks together
-  int warmups = 3, steps = 10;
-  int rounds = 2;  // forms take turns, so that a machine that slows down slows all of them
-  Device device;
-  int threads = 0;  // of each rank
-  uint64_t seed = 0;
+  int rounds = 2;   // forms take turns, so that a machine that slows down slows all of them
   std::string out;  // where rows of `bench allreduce` may be, for a link that is not modelled
-  std::function<bool()> stop = nullptr;
 };
 
 struct DdpRow {

@@ -119,22 +119,7 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchFsdpReport report;
   report.request = r;
-  RanksWork work;
-  work.plan.ranks = r.ranks;
-  work.plan.options = options_for(r.device, threads_per_rank(r.threads, r.ranks), r.seed);
-  work.plan.options.world = r.ranks;
-  const RunVariants variants = choose_variants("optimized", "", r.device.target);
-  work.plan.options.variants = variants.ops;
-  work.plan.comm.link = r.link;
-  work.spec.model = config_of(r.size);
-  variants.apply_to(work.spec.model);
-  work.spec.precision = r.precision;
-  work.spec.step.batch = r.batch / r.ranks;
-  work.spec.step.context = r.context;
-  work.spec.step.graph = false;
-  work.warmups = r.warmups;
-  work.steps = r.steps;
-  work.stop = r.stop;
+  const RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
   progress(fmt::format("{} compute alone", r.size.name));
   report.compute = time_ranks(work, compute_alone(DType::f32)).timing;
   for (const int k : r.prefetch) {

@@ -11,18 +11,11 @@
 
 namespace kiln::cli {
 
-struct BenchFsdpRequest {
-  ModelSize size{};
-  Precision precision = Precision::fp32;
+// `batch` is that of all ranks together.
+struct BenchFsdpRequest : RanksStudy {
+  BenchFsdpRequest() { batch = 4, warmups = 3, steps = 7; }
   std::vector<int> prefetch = {0, 1, 2};
   int ranks = 2;
-  std::optional<LinkModel> link;
-  int64_t batch = 4, context = 128;  // of all ranks together
-  int warmups = 3, steps = 7;
-  Device device;
-  int threads = 0;
-  uint64_t seed = 0;
-  std::function<bool()> stop = nullptr;
 };
 
 struct FsdpRow {

@@ -9,7 +9,10 @@
 #include "dist/comm/local_transport.h"
 #include "dist/comm/reduce_ranks.h"
 #include "dist/fsdp.h"
+#include "kiln/bench_check.h"
+#include "kiln/bench_place.h"
 #include "perf/overlap_recorder.h"
+#include "train/presets.h"
 
 namespace kiln::cli {
 namespace {
@@ -146,6 +149,26 @@ void check_study_ranks(const std::string& transport, int ranks) {
   if (ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
+}
+
+RanksWork work_of(const RanksStudy& r, int ranks, int64_t batch_of_a_rank) {
+  RanksWork w;
+  w.plan.ranks = ranks;
+  w.plan.options = options_for(r.device, threads_per_rank(r.threads, ranks), r.seed);
+  w.plan.options.world = ranks;
+  const RunVariants variants = choose_variants(r.preset, "", r.device.target);
+  w.plan.options.variants = variants.ops;
+  w.plan.comm.link = r.link;
+  w.spec.model = config_of(r.size);
+  variants.apply_to(w.spec.model);
+  w.spec.precision = r.precision;
+  w.spec.step.batch = batch_of_a_rank;
+  w.spec.step.context = r.context;
+  w.spec.step.graph = false;
+  w.warmups = r.warmups;
+  w.steps = r.steps;
+  w.stop = r.stop;
+  return w;
 }
 
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {

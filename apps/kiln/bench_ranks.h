@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "dist/gather_observer.h"
 #include "dist/ranks.h"
 #include "dist/strategies.h"
+#include "model/size_registry.h"
 #include "perf/gather_ledger.h"
 #include "perf/step_run.h"
 #include "perf/timing.h"
@@ -60,6 +62,21 @@ struct RanksWork {
   int warmups = 2, steps = 10;
   std::function<bool()> stop = nullptr;
 };
+
+// What every study of several ranks is asked.
+struct RanksStudy {
+  ModelSize size{};
+  Precision precision = Precision::fp32;
+  std::string preset = "optimized";
+  std::optional<LinkModel> link;
+  int64_t batch = 1, context = 128;
+  int warmups = 2, steps = 5;
+  Device device;
+  int threads = 0;  // of each rank
+  uint64_t seed = 0;
+  std::function<bool()> stop = nullptr;
+};
+RanksWork work_of(const RanksStudy& study, int ranks, int64_t batch_of_a_rank);
 
 // All ranks begin each step together. Memory and volume are known without timed steps too.
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make);

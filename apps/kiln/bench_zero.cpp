@@ -16,26 +16,6 @@
 namespace kiln::cli {
 namespace {
 
-RanksWork work_of(const BenchZeroRequest& r, int ranks) {
-  RanksWork w;
-  w.plan.ranks = ranks;
-  w.plan.options = options_for(r.device, threads_per_rank(r.threads, ranks), r.seed);
-  w.plan.options.world = ranks;
-  const RunVariants variants = choose_variants(r.preset, "", r.device.target);
-  w.plan.options.variants = variants.ops;
-  w.plan.comm.link = r.link;
-  w.spec.model = config_of(r.size);
-  variants.apply_to(w.spec.model);
-  w.spec.precision = r.precision;
-  w.spec.step.batch = r.batch;
-  w.spec.step.context = r.context;
-  w.spec.step.graph = false;
-  w.warmups = r.warmups;
-  w.steps = r.steps;
-  w.stop = r.stop;
-  return w;
-}
-
 // Threads of one process share the machine's memory, ranks of one GPU the GPU's.
 std::string why_no_room(const BenchZeroRequest& r, const ZeroRow& row) {
   if (!r.measure) return "not asked for";
@@ -105,7 +85,7 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
       report.stopped = report.stopped || (r.stop && r.stop());
       if (report.stopped) break;
       progress(fmt::format("{} stage {}, {} rank{}", r.size.name, stage, ranks, ranks == 1 ? "" : "s"));
-      const RanksWork work = work_of(r, ranks);
+      const RanksWork work = work_of(r, ranks, r.batch);
       const MakeRankStrategy make = strategy_maker(strategy_of_stage(stage), {r.bucket_mb, DType::f32});
       ZeroRow row;
       row.stage = stage;

@@ -15,22 +15,13 @@
 
 namespace kiln::cli {
 
-struct BenchZeroRequest {
-  ModelSize size{};
-  Precision precision = Precision::fp32;
-  std::string preset = "optimized";
+// `batch` is that of each rank: activations are the same for any number of them.
+struct BenchZeroRequest : RanksStudy {
   std::vector<std::string> stages;  // 0, 1:simple, 1, 2, 3
   std::vector<int> ranks;
   double bucket_mb = 25;
   std::string transport = "threads";
-  std::optional<LinkModel> link;
-  int64_t batch = 1, context = 128;  // sequences of each rank: activations are the same for any number
-  int warmups = 2, steps = 5;
   bool measure = true;  // else meta alone
-  Device device;
-  int threads = 0;  // of each rank
-  uint64_t seed = 0;
-  std::function<bool()> stop = nullptr;
 };
 
 struct ZeroRow {

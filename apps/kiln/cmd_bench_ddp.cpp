@@ -9,23 +9,21 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "device/gpu_info.h"
 #include "kiln/bench_charts.h"
 #include "kiln/bench_ddp.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_sweep.h"
+#include "kiln/cmd_bench_ranks.h"
 #include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
 #include "kiln/stop_on_signals.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
 namespace {
 
-struct Typed {
-  std::string size = "micro", forms = "naive,flat,overlap,bucketed", buckets = "1,10,100,1000", ranks = "2",
-              transport = "threads", link, wire = "fp32", batch, context, dtype = "fp32",
-              preset = "optimized", warmups, steps, rounds, threads = "0", vocab, exports = "none", format;
+struct Typed : TypedRanks {
+  std::string forms = "naive,flat,overlap,bucketed", buckets = "1,10,100,1000", ranks = "2",
+              transport = "threads", wire = "fp32", preset = "optimized", rounds, exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
@@ -35,11 +33,6 @@ double read_bucket(const std::string& word) {
 
 BenchDdpRequest read_request(const Typed& t, const CommonOptions& common) {
   BenchDdpRequest r;
-  const std::vector<ModelSize> sizes = read_sizes(t.size, t.vocab);
-  if (sizes.size() != 1)
-    throw Error(fmt::format("--size is '{}'; expected one", t.size), "sweep several with --grid size=...",
-                ErrorKind::usage);
-  r.size = sizes.front();
   r.forms = read_list<std::string>(t.forms, [](const std::string& word) {
     index_of("--form", word, {"naive", "flat", "overlap", "bucketed"});
     return word;
@@ -47,24 +40,14 @@ BenchDdpRequest read_request(const Typed& t, const CommonOptions& common) {
   r.buckets = read_list<double>(t.buckets, read_bucket);
   r.ranks = parse_number<int>("--ranks", t.ranks, 1, 1024);
   r.transport = t.transport;
-  if (!t.link.empty()) r.link = LinkModel::parse(t.link, "--link");
   r.wire = parse_wire("--wire", t.wire);
-  r.precision = parse_precision("--dtype", t.dtype);
   index_of("--preset", t.preset, {"optimized", "baseline"});
   r.preset = t.preset;
   r.batch = 2 * r.ranks;
-  read_number<int64_t>("--batch", t.batch, 1, 1 << 20, r.batch);
-  read_number<int64_t>("--ctx", t.context, 1, 1 << 24, r.context);
-  read_number<int>("--warmup", t.warmups, 1, 1 << 20, r.warmups);
-  read_number<int>("--steps", t.steps, 1, 1 << 20, r.steps);
+  read_ranks_study(t, common, 1, r);
   read_number<int>("--rounds", t.rounds, 1, 1000, r.rounds);
-  r.threads = parse_threads(t.threads);
-  r.seed = common.seed;
   r.out = common.out;
-  std::string why_no_gpu;
-  const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
-  require_gpu(common.device, gpus, why_no_gpu);
-  r.device = Device::parse(common.device);
+  r.device = device_of(common);
   check_bench_ddp(r);
   return r;
 }
@@ -115,7 +98,6 @@ std::function<bool()> add_bench_ddp(CLI::App& app, const CommonOptions& common) 
       "It also takes --json, --seed, --device and --out, as every command does.\n\n"
       "Example:\n  kiln bench ddp --size micro --ranks 2 --bucket-mb 1,10,auto --link "
       "latency=50us,bandwidth=1GB/s --export svg");
-  study->add_option("--size", t->size, "A model by a name of kiln sizes (default micro)")->type_name("NAME");
   study->add_option("--form,--impl", t->forms, "naive, flat, overlap, bucketed (default all)")
       ->type_name("NAME,...");
   study
@@ -125,22 +107,14 @@ std::function<bool()> add_bench_ddp(CLI::App& app, const CommonOptions& common) 
   study->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
   study->add_option("--transport", t->transport, "What carries their collectives (default threads)")
       ->type_name("NAME");
-  study->add_option("--link", t->link, "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s")
-      ->type_name("MODEL");
   study->add_option("--wire", t->wire, "Of gradients: fp32 (default) or bf16")->type_name("NAME");
+  add_ranks_options(*study, *t);
   study->add_option("--batch", t->batch, "Sequences of a step, all ranks together (default 2 each)")
       ->type_name("N");
-  study->add_option("--ctx,--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
-  study->add_option("--dtype,--precision", t->dtype, "fp32 (default), bf16, autocast, pure-bf16, fp16")
-      ->type_name("NAME");
   study->add_option("--preset", t->preset, "optimized (default) or baseline")->type_name("NAME");
-  study->add_option("--vocab", t->vocab, "Tokens of the vocabulary (default as the size has it)")
-      ->type_name("N");
   study->add_option("--warmup", t->warmups, "Steps before the timed ones (default 3)")->type_name("N");
   study->add_option("--steps", t->steps, "Timed steps of a round (default 10)")->type_name("N");
   study->add_option("--rounds", t->rounds, "Forms take turns so many times (default 2)")->type_name("N");
-  study->add_option("--threads", t->threads, "Of each rank (default the machine's, shared out)")
-      ->type_name("N");
   study
       ->add_option("--export", t->exports,
                    "svg or none (default): the pair of traces as an image and for Perfetto, into OUT/ddp")

@@ -11,6 +11,7 @@
 #include "kiln/bench_fsdp.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_sweep.h"
+#include "kiln/cmd_bench_ranks.h"
 #include "kiln/parse_number.h"
 #include "kiln/stop_on_signals.h"
 #include "report/overlap_pictures.h"
@@ -19,31 +20,18 @@
 namespace kiln::cli {
 namespace {
 
-struct Typed {
-  std::string size = "micro", prefetch = "0,1,2", ranks = "2", link, batch, context, dtype = "fp32", warmups,
-              steps, threads = "0", vocab, exports = "none", format;
+struct Typed : TypedRanks {
+  std::string prefetch = "0,1,2", ranks = "2", exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
 BenchFsdpRequest read_request(const Typed& t, const CommonOptions& common) {
   BenchFsdpRequest r;
-  const std::vector<ModelSize> sizes = read_sizes(t.size, t.vocab);
-  if (sizes.size() != 1)
-    throw Error(fmt::format("--size is '{}'; expected one", t.size), "sweep several with --grid size=...",
-                ErrorKind::usage);
-  r.size = sizes.front();
   r.prefetch = read_list<int>(
       t.prefetch, [](const std::string& word) { return parse_number<int>("--prefetch", word, 0, 64); });
   r.ranks = parse_number<int>("--ranks", t.ranks, 2, 1024);
-  if (!t.link.empty()) r.link = LinkModel::parse(t.link, "--link");
-  r.precision = parse_precision("--dtype", t.dtype);
   r.batch = 2 * r.ranks;
-  read_number<int64_t>("--batch", t.batch, 1, 1 << 20, r.batch);
-  read_number<int64_t>("--ctx", t.context, 1, 1 << 24, r.context);
-  read_number<int>("--warmup", t.warmups, 2, 1 << 20, r.warmups);  // the first teaches the order of use
-  read_number<int>("--steps", t.steps, 1, 1 << 20, r.steps);
-  r.threads = parse_threads(t.threads);
-  r.seed = common.seed;
+  read_ranks_study(t, common, 2, r);  // the first teaches the order of use
   r.device = common.device == "auto" ? Device::cpu() : Device::parse(common.device);
   check_bench_fsdp(r);
   return r;
@@ -88,24 +76,15 @@ std::function<bool()> add_bench_fsdp(CLI::App& app, const CommonOptions& common)
       "It also takes --json, --seed and --out, as every command does.\n\n"
       "Example:\n  kiln bench fsdp --size micro --ranks 2 --prefetch 0,1,2 --link "
       "latency=50us,bandwidth=1GB/s");
-  study->add_option("--size", t->size, "A model by a name of kiln sizes (default micro)")->type_name("NAME");
   study->add_option("--prefetch", t->prefetch, "Weights under way beside the one in use (default 0,1,2)")
       ->type_name("K,...");
   study->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
-  study->add_option("--link", t->link, "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s")
-      ->type_name("MODEL");
+  add_ranks_options(*study, *t);
   study->add_option("--batch", t->batch, "Sequences of a step, all ranks together (default 2 each)")
-      ->type_name("N");
-  study->add_option("--ctx,--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
-  study->add_option("--dtype,--precision", t->dtype, "fp32 (default), bf16, autocast, pure-bf16, fp16")
-      ->type_name("NAME");
-  study->add_option("--vocab", t->vocab, "Tokens of the vocabulary (default as the size has it)")
       ->type_name("N");
   study->add_option("--warmup", t->warmups, "Steps before the timed ones, 2 or more (default 3)")
       ->type_name("N");
   study->add_option("--steps", t->steps, "Timed steps (default 7)")->type_name("N");
-  study->add_option("--threads", t->threads, "Of each rank (default the machine's, shared out)")
-      ->type_name("N");
   study->add_option("--export", t->exports, "svg or none (default): the steps as lanes, into OUT/fsdp")
       ->type_name("NAME");
   study->add_option("--format", t->format, kFormatHelp)->type_name("NAME");

@@ -7,33 +7,26 @@
 #include <memory>
 
 #include "base/error.h"
-#include "device/gpu_info.h"
 #include "kiln/bench_charts.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_sweep.h"
 #include "kiln/bench_zero.h"
+#include "kiln/cmd_bench_ranks.h"
 #include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
 #include "kiln/stop_on_signals.h"
 #include "report/result_log.h"
 
 namespace kiln::cli {
 namespace {
 
-struct Typed {
-  std::string size = "micro", stages = "0,1:simple,1,2", ranks = "1,2,4,8", transport = "threads", link,
-              bucket, batch, context, dtype = "fp32", preset = "optimized", warmups, steps, measure = "on",
-              threads = "0", vocab, exports = "none", format;
+struct Typed : TypedRanks {
+  std::string stages = "0,1:simple,1,2", ranks = "1,2,4,8", transport = "threads", bucket,
+              preset = "optimized", measure = "on", exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
 BenchZeroRequest read_request(const Typed& t, const CommonOptions& common) {
   BenchZeroRequest r;
-  const std::vector<ModelSize> sizes = read_sizes(t.size, t.vocab);
-  if (sizes.size() != 1)
-    throw Error(fmt::format("--size is '{}'; expected one", t.size), "sweep several with --grid size=...",
-                ErrorKind::usage);
-  r.size = sizes.front();
   r.stages = read_list<std::string>(t.stages, [](const std::string& word) {
     index_of("--stage", word, {"0", "1:simple", "1", "2", "3"});
     return word;
@@ -41,22 +34,12 @@ BenchZeroRequest read_request(const Typed& t, const CommonOptions& common) {
   r.ranks = read_list<int>(
       t.ranks, [](const std::string& word) { return parse_number<int>("--ranks", word, 1, 1024); });
   r.transport = t.transport;
-  if (!t.link.empty()) r.link = LinkModel::parse(t.link, "--link");
   read_number<double>("--bucket-mb", t.bucket, 0.0, 1e9, r.bucket_mb);
-  r.precision = parse_precision("--dtype", t.dtype);
+  read_ranks_study(t, common, 1, r);
   index_of("--preset", t.preset, {"optimized", "baseline"});
   r.preset = t.preset;
-  read_number<int64_t>("--batch", t.batch, 1, 1 << 20, r.batch);
-  read_number<int64_t>("--ctx", t.context, 1, 1 << 24, r.context);
-  read_number<int>("--warmup", t.warmups, 1, 1 << 20, r.warmups);
-  read_number<int>("--steps", t.steps, 1, 1 << 20, r.steps);
   r.measure = index_of("--measure", t.measure, {"off", "on"}) == 1;
-  r.threads = parse_threads(t.threads);
-  r.seed = common.seed;
-  std::string why_no_gpu;
-  const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
-  require_gpu(common.device, gpus, why_no_gpu);
-  r.device = Device::parse(common.device);
+  r.device = device_of(common);
   check_bench_zero(r);
   return r;
 }
@@ -95,30 +78,21 @@ std::function<bool()> add_bench_zero(CLI::App& app, const CommonOptions& common)
       "as "
       "every command does.\n\n"
       "Example:\n  kiln bench zero --size micro --ranks 1,2,4,8 --stage 0,1:simple,1,2 --export svg");
-  study->add_option("--size", t->size, "A model by a name of kiln sizes (default micro)")->type_name("NAME");
   study
       ->add_option("--stage", t->stages, "0 (nothing is sharded), 1:simple, 1, 2, 3 (default 0,1:simple,1,2)")
       ->type_name("NAME,...");
   study->add_option("--ranks", t->ranks, "How many (default 1,2,4,8)")->type_name("N,...");
   study->add_option("--transport", t->transport, "What carries their collectives (default threads)")
       ->type_name("NAME");
-  study->add_option("--link", t->link, "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s")
-      ->type_name("MODEL");
   study->add_option("--bucket-mb", t->bucket, "The cap of a bucket, in 10^6 bytes (default 25)")
       ->type_name("X");
+  add_ranks_options(*study, *t);
   study->add_option("--batch", t->batch, "Sequences of each rank (default 1)")->type_name("N");
-  study->add_option("--ctx,--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
-  study->add_option("--dtype,--precision", t->dtype, "fp32 (default), bf16, autocast, pure-bf16, fp16")
-      ->type_name("NAME");
   study->add_option("--preset", t->preset, "optimized (default) or baseline")->type_name("NAME");
-  study->add_option("--vocab", t->vocab, "Tokens of the vocabulary (default as the size has it)")
-      ->type_name("N");
   study->add_option("--warmup", t->warmups, "Steps before the timed ones (default 2)")->type_name("N");
   study->add_option("--steps", t->steps, "Timed steps (default 5)")->type_name("N");
   study->add_option("--measure", t->measure, "on (default), where there is room, or off: meta alone")
       ->type_name("NAME");
-  study->add_option("--threads", t->threads, "Of each rank (default the machine's, shared out)")
-      ->type_name("N");
   study->add_option("--export", t->exports, "svg or none (default): the curves, into OUT/zero")
       ->type_name("NAME");
   study->add_option("--format", t->format, kFormatHelp)->type_name("NAME");

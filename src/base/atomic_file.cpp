@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/write_at.h"
 
 namespace kiln {
 namespace {
@@ -70,13 +71,7 @@ void AtomicFile::flush() {
 }
 
 void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("cannot write", bytes.size(), offset);
-    offset += static_cast<uint64_t>(n);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
+  if (!kiln::write_at(file_, offset, bytes)) fail("cannot write", bytes.size(), offset);
 }
 
 void AtomicFile::commit() {

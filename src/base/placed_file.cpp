@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/write_at.h"
 
 namespace kiln {
 
@@ -33,13 +34,7 @@ void PlacedFile::create(const std::string& path, std::string_view front, uint64_
 }
 
 void PlacedFile::write(uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("cannot write", bytes.size(), offset);
-    offset += static_cast<uint64_t>(n);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
+  if (!kiln::write_at(file_, offset, bytes)) fail("cannot write", bytes.size(), offset);
 }
 
 void PlacedFile::sync() {

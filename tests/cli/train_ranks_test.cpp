@@ -7,22 +7,10 @@
 #include "base/error.h"
 #include "kiln/train.h"
 #include "support/temp_folder.h"
+#include "support/train_record.h"
 
 namespace kiln::cli {
 namespace {
-
-struct Record final : TrainView {
-  TrainSetup setup;
-  std::vector<StepReport> steps;
-  std::vector<Evaluation> evaluations;
-  std::vector<std::string> warnings;
-  MemoryStats memory;
-  void on_setup(const TrainRequest&, const TrainSetup& s) override { setup = s; }
-  void on_step(const StepReport& r) override { steps.push_back(r); }
-  void on_evaluation(int64_t, const Evaluation& e) override { evaluations.push_back(e); }
-  void on_warning(const std::string& line) override { warnings.push_back(line); }
-  void on_memory(const MemoryStats& m) override { memory = m; }
-};
 
 std::string rhyme() {
   std::string text;
@@ -53,12 +41,12 @@ struct Folder {
 TEST(TrainRanks, SeveralRanksTrainAsOneDoes) {
   const Folder f;
   const std::atomic<bool> stop{false};
-  Record one;
+  TrainRecord one;
   const TrainOutcome alone = train(f.request(1, "none"), one, stop);
   for (const char* strategy : {"ddp:bucketed", "ddp:naive", "zero1", "zero2", "zero1:simple", "fsdp"}) {
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(cat(strategy, " on ", ranks));
-      Record record;
+      TrainRecord record;
       const TrainOutcome outcome = train(f.request(ranks, strategy), record, stop);
       EXPECT_EQ(outcome.steps, 4);
       ASSERT_EQ(record.steps.size(), one.steps.size());
@@ -81,7 +69,7 @@ TEST(TrainRanks, ARunGoesOnWithAnotherNumberOfRanks) {
   const Folder f;
   const std::atomic<bool> stop{false};
   TrainRequest r = f.request(1, "none");
-  Record whole;
+  TrainRecord whole;
   r.steps = 6;
   r.warmup = 1;
   r.run = f.folder / "whole";
@@ -94,14 +82,14 @@ TEST(TrainRanks, ARunGoesOnWithAnotherNumberOfRanks) {
     part.ranks = ranks;
     part.strategy = strategy;
     part.min_lr = part.lr;  // a schedule that does not know how long the run is
-    Record record;
+    TrainRecord record;
     EXPECT_EQ(train(part, record, stop).steps, steps);
     EXPECT_EQ(record.setup.first_step, steps - 2);
   }
   TrainRequest level = r;
   level.run = f.folder / "level";
   level.min_lr = level.lr;
-  Record reference, last;
+  TrainRecord reference, last;
   const double wanted = train(level, reference, stop).totals.last_loss;
   TrainRequest again = level;
   again.run = f.folder / "parts";

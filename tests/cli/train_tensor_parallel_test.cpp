@@ -4,22 +4,10 @@
 #include "base/error.h"
 #include "kiln/train.h"
 #include "support/temp_folder.h"
+#include "support/train_record.h"
 
 namespace kiln::cli {
 namespace {
-
-struct Record final : TrainView {
-  TrainSetup setup;
-  std::vector<StepReport> steps;
-  std::vector<Evaluation> evaluations;
-  std::vector<std::string> warnings;
-  MemoryStats memory;
-  void on_setup(const TrainRequest&, const TrainSetup& s) override { setup = s; }
-  void on_step(const StepReport& r) override { steps.push_back(r); }
-  void on_evaluation(int64_t, const Evaluation& e) override { evaluations.push_back(e); }
-  void on_warning(const std::string& line) override { warnings.push_back(line); }
-  void on_memory(const MemoryStats& m) override { memory = m; }
-};
 
 struct Folder {
   Folder() {
@@ -50,12 +38,12 @@ struct Folder {
 TEST(TrainTensorParallel, PartsOfAModelTrainAsTheWholeDoes) {
   const Folder f;
   const std::atomic<bool> stop{false};
-  Record one;
+  TrainRecord one;
   train(f.request(1, 1, "none"), one, stop);
   for (const auto& [ranks, tensor, strategy] :
        {std::tuple(2, 2, "none"), {4, 2, "ddp:bucketed"}, {4, 2, "fsdp"}, {4, 4, "none"}}) {
     SCOPED_TRACE(cat(ranks, " ranks, ", tensor, " a model, ", strategy));
-    Record record;
+    TrainRecord record;
     const TrainOutcome outcome = train(f.request(ranks, tensor, strategy), record, stop);
     EXPECT_EQ(outcome.steps, 4);
     ASSERT_EQ(record.steps.size(), one.steps.size());
@@ -111,7 +99,7 @@ TEST(TrainTensorParallel, ARunOfWholeModelsIsNotTakenUpInParts) {
   const std::atomic<bool> stop{false};
   TrainRequest r = f.request(1, 1, "none");
   r.steps = 1;
-  Record record;
+  TrainRecord record;
   train(r, record, stop);
   r.steps = 2;
   r.ranks = r.tensor_ranks = 2;

@@ -198,6 +198,7 @@ std::shared_ptr<ThreadGroup> ThreadGroup::part(int color, const std::vector<int>
   Forming& f = forming_[color];
   if (!f.group) {
     std::vector<int> members;
+    members.reserve(ranks.size());
     for (int r : ranks) members.push_back(members_[at(r)]);
     f = {std::make_shared<ThreadGroup>(*this, std::move(members)), static_cast<int>(ranks.size())};
     f.group->failure_ = failure_;

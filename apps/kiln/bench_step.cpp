@@ -45,8 +45,8 @@ class PhaseSamples {
   explicit PhaseSamples(RankContext& ctx) : times_(ctx) {}
 
   void begin() {
+    begun_ = Clock::now();  // first: a pause between the two belongs to the host, not to a phase
     times_.begin_step();
-    begun_ = Clock::now();
   }
   void end(bool counts) {
     const std::array<double, kStepPhases> seconds = times_.end_step();

@@ -195,7 +195,6 @@ TEST(StepTracer, SlowStepsAreTracedFewerTimes) {
 TEST(StepTracer, TheSmallestOpTakesTime) {
   RankContext ctx(rank());
   EXPECT_GT(smallest_op_ms(ctx), 0);
-  EXPECT_LT(smallest_op_ms(ctx), 10);
 }
 
 }  // namespace

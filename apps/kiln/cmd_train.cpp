@@ -26,7 +26,7 @@ struct Typed {
   TrainRequest request;
   std::string steps, batch, context, accumulate, lr, min_lr, warmup, decay, clip, eval_every, eval_batches,
       held_out, threads, vocab, kv_heads, save_every, keep, on_save_error, sample_every, sample_tokens,
-      loss_scale, scale_interval, ranks, tensor_ranks, bucket_mb, fsdp_prefetch;
+      loss_scale, scale_interval, ranks, tensor_ranks, bucket_mb, fsdp_prefetch, chunks;
 };
 
 // Without --out: a folder named after what is trained on what, so that the same command goes on with its own
@@ -76,6 +76,7 @@ TrainRequest read_options(const Typed& t, const CommonOptions& common) {
   if (!r.bucket_auto) read_number<double>("--bucket-mb", t.bucket_mb, 0.0, 1e9, r.bucket_mb);
   r.results = common.out;
   read_number<int>("--fsdp-prefetch", t.fsdp_prefetch, 0, 64, r.fsdp_prefetch);
+  read_number<int>("--chunks", t.chunks, 1, 1 << 20, r.chunks);
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
@@ -266,6 +267,12 @@ CommandBody add_train(CLI::App& app, const CommonOptions& common) {
                  "Pace collectives as such a link would: latency=50us,bandwidth=1GB/s (default none)")
       ->type_name("MODEL");
   app.add_option("--wire", r.wire, "fp32 (default) or bf16: gradients between ranks")->type_name("NAME");
+  app.add_flag(
+      "--canonical", r.canonical,
+      "The same bits on 1, 2, 4, ... ranks of any strategy: the step's batch is summed chunk by chunk, "
+      "in one fixed order");
+  app.add_option("--chunks", t->chunks, "How many chunks (default up to 8; a power of two for each rank)")
+      ->type_name("N");
   return [t, &common] { run_train(*t, common); };
 }
 

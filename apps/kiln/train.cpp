@@ -155,9 +155,10 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   const StepOptions shape = step_of(r);
   BatchLoader loader(text.train, {.batch = shape.batch,
                                   .context = r.context,
-                                  .micro_steps = r.micro_steps,
+                                  .micro_steps = shape.micro_steps,
                                   .rank = place.data().rank(),
                                   .world = place.data().world(),
+                                  .ranks_first = shape.canonical && strategy.sums_ranks_first(),
                                   .seed = r.seed,
                                   .prefetch = r.prefetch != "off"});
 

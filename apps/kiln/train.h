@@ -61,6 +61,8 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string link;          // of LinkModel::parse: collectives are paced as on it; empty: they are not
   std::string results;       // the folder whose results.jsonl may know the link
   std::string wire = "fp32";
+  bool canonical = false;  // the same bits on any number of ranks
+  int chunks = 0;          // of a step's batch, which are then summed in a fixed order; 0: chunks_of
 };
 
 // What is known once everything is set up and before the first step.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "dist/grad_tree.h"
 #include "kiln/bench_options.h"
 #include "model/hf_config.h"
 #include "model/partition.h"
@@ -59,11 +61,22 @@ HfConfig hf_config_of(const TrainRequest& r) {
 
 int data_ranks_of(const TrainRequest& r) { return r.ranks / r.tensor_ranks; }
 
+// Without a word: up to eight, which as many ranks can share out.
+int chunks_of(const TrainRequest& r) {
+  if (!r.canonical || r.chunks > 0) return r.canonical ? r.chunks : 0;
+  return static_cast<int>(std::gcd(r.batch * r.micro_steps, int64_t{8}));
+}
+
 StepOptions step_of(const TrainRequest& r) {
   StepOptions s;
   s.batch = r.batch / data_ranks_of(r);
   s.context = r.context;
   s.micro_steps = r.micro_steps;
+  if (r.canonical) {  // what is computed at a time must not depend on the number of ranks
+    s.canonical = true;
+    s.batch = r.batch * r.micro_steps / chunks_of(r);
+    s.micro_steps = chunks_of(r) / data_ranks_of(r);
+  }
   s.max_norm = r.clip;
   s.loss_scale = r.loss_scale;
   s.graph = r.graph != "off";
@@ -74,7 +87,7 @@ StepOptions step_of(const TrainRequest& r) {
 }
 
 StrategyOptions strategy_of(const TrainRequest& r) {
-  return {r.bucket_mb, parse_wire("--wire", r.wire), r.fsdp_prefetch};
+  return {r.bucket_mb, parse_wire("--wire", r.wire), r.fsdp_prefetch, chunks_of(r) / data_ranks_of(r)};
 }
 
 // A model that comes with a tokenizer was trained on its ids, and knows no others.
@@ -99,12 +112,43 @@ RunOptions run_options_of(const TrainRequest& r) {
   o.steps = r.steps;
   o.lr = schedule_of(r);
   o.eval_every = r.eval_every;
-  o.eval_batches = r.eval_batches;
+  // As many sequences whatever a rank takes at a time.
+  o.eval_batches = std::max<int64_t>(1, r.eval_batches * r.batch / step_of(r).batch);
   o.save_every = save_every_of(r);
   o.sample_every = r.sample_tokens > 0 ? r.sample_every : 0;
   o.overfit_one_batch = r.overfit;
   return o;
 }
+
+namespace {
+
+void check_canonical(const TrainRequest& r) {
+  if (!r.canonical) {
+    if (r.chunks > 0)
+      throw Error("--chunks says how --canonical cuts a step's batch", "add --canonical", ErrorKind::usage);
+    return;
+  }
+  auto refuse = [](const std::string& why, const char* remedy) {
+    throw Error(cat("--canonical: ", why), remedy, ErrorKind::unavailable);
+  };
+  if (r.tensor_ranks > 1)
+    refuse("tensor-parallel ranks add up parts of every product, in an order of their own",
+           "leave --tp out: ddp, zero and fsdp keep their bits");
+  if (r.wire != "fp32")
+    refuse(cat("gradients rounded to ", r.wire, " between ranks are others than those of one rank"),
+           "use --wire fp32");
+  if (r.transport == "nccl") refuse("NCCL adds up ranks in an order of its own", "use --transport mpi");
+  const int chunks = chunks_of(r), ranks = data_ranks_of(r);
+  if (ranks > CanonicalScalars::kPieces)
+    refuse(cat("there are ", ranks, " ranks, and at most 16 can be"), "take fewer ranks");
+  if (r.batch * r.micro_steps % chunks != 0)
+    throw Error(cat("--chunks is ", chunks, ", and the ", r.batch * r.micro_steps,
+                    " sequences of a step do not divide into as many"),
+                {}, ErrorKind::usage);
+  check_chunks(chunks, ranks);
+}
+
+}  // namespace
 
 void check_request(const TrainRequest& r) {
   auto at_least = [](const char* option, auto value, auto least) {
@@ -151,8 +195,9 @@ void check_request(const TrainRequest& r) {
   if (!r.link.empty()) (void)LinkModel::parse(r.link, "--link");
   if (!(r.bucket_mb >= 0))
     throw Error(cat("--bucket-mb is ", r.bucket_mb, "; expected 0 or more"), {}, ErrorKind::usage);
+  check_canonical(r);
   (void)strategy_of(r);
-  if (r.batch % data_ranks != 0)
+  if (r.batch % data_ranks != 0 && !r.canonical)
     throw Error(cat("--batch is ", r.batch, " and --ranks is ", r.ranks,
                     r.tensor_ranks > 1 ? cat(", ", data_ranks, " models of ", r.tensor_ranks, " ranks") : "",
                     r.batch < data_ranks ? ": some ranks would have no sequence"
@@ -214,7 +259,8 @@ nlohmann::ordered_json options_json(const TrainRequest& r) {
           {"bucket_mb", bucket_json(r)},
           {"link", r.link},
           {"fsdp_prefetch", r.fsdp_prefetch},
-          {"wire", r.wire}};
+          {"wire", r.wire},
+          {"canonical", chunks_of(r)}};
 }
 
 }  // namespace

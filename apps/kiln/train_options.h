@@ -10,6 +10,7 @@ Precision precision_of(const TrainRequest& request);
 ModelConfig model_of(const TrainRequest& request);   // with the vocabulary of its size or configuration
 HfConfig hf_config_of(const TrainRequest& request);  // what a checkpoint says about itself besides its shape
 int data_ranks_of(const TrainRequest& request);      // those that share the batch out
+int chunks_of(const TrainRequest& request);          // of --canonical; 0 without it
 StepOptions step_of(const TrainRequest& request);    // of one rank
 StrategyOptions strategy_of(const TrainRequest& request);
 TextOptions text_of(const TrainRequest& request);

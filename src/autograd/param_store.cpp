@@ -1,6 +1,7 @@
 #include "autograd/param_store.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "autograd/draw_weights.h"
 
@@ -43,7 +44,8 @@ const ParamPart& ParamStore::part(const Param& p) const {
 void ParamStore::lay_out() {
   const PrecisionPolicy policy = this->policy();
   // 16 bytes of the narrowest element held, on every rank's piece.
-  const int64_t multiple = data_world_ * static_cast<int64_t>(16 / size_of(policy.value));
+  const int64_t multiple =
+      std::lcm(data_world_, layout_.pieces) * static_cast<int64_t>(16 / size_of(policy.value));
   total_ = local_total_ = shard_total_ = 0;
   auto place = [&](Param& p) {
     p.kept = policy.value;

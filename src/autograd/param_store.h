@@ -46,6 +46,8 @@ struct ParamLayout {
   // halves an fp32 model takes half the memory, a bf16 one a quarter.
   bool inference = false;
   bool narrow_grads = false;  // see policy_of
+  // Every parameter is padded to this many equal pieces, whatever the number of ranks, which divides it.
+  int pieces = 1;
   // Neighbours that hold one model between them: rank = data rank x tensor_ranks + tensor rank. What is said
   // of ranks and world here is then among those that have the same part of it.
   int tensor_ranks = 1;

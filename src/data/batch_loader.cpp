@@ -76,11 +76,12 @@ BatchLoader::Step BatchLoader::make_step() const {
 void BatchLoader::fill(Step& step, uint64_t first) const {
   const auto T = static_cast<std::size_t>(options_.context), B = static_cast<std::size_t>(options_.batch);
   const auto k = static_cast<std::size_t>(options_.micro_steps);
-  const uint64_t mine = first + static_cast<uint64_t>(options_.rank) * k * B;
+  const auto rank = static_cast<std::size_t>(options_.rank), world = static_cast<std::size_t>(options_.world);
   for (std::size_t m = 0; m < k; ++m) {
+    const uint64_t mine = first + (options_.ranks_first ? m * world + rank : rank * k + m) * B;
     int32_t* tokens = step.ids.data() + 2 * m * B * T;
     int32_t* targets = tokens + B * T;
-    for (std::size_t b = 0; b < B; ++b) fill_window(mine + m * B + b, tokens + b * T, targets + b * T);
+    for (std::size_t b = 0; b < B; ++b) fill_window(mine + b, tokens + b * T, targets + b * T);
   }
 }
 

@@ -4,7 +4,8 @@
 // one sequence together:
 //
 //   step s takes the next  world x micro_steps x B  windows;
-//   rank r's micro-step m the B of them from (r x micro_steps + m) x B on.
+//   rank r's micro-step m the B of them from (r x micro_steps + m) x B on, or, ranks first, from
+//   (m x world + r) x B on.
 //
 // So ranks never share a window, one number says where everybody is, and a run can go on with another number
 // of ranks. A step may begin in one epoch and end in the next: no window is dropped.
@@ -30,6 +31,7 @@ struct LoaderOptions {
   int64_t context = 1;  // T
   int micro_steps = 1;
   int rank = 0, world = 1;
+  bool ranks_first = false;
   uint64_t seed = 0;
   bool shuffle = true;
   bool prefetch = true;  // a thread prepares the next step; the batches are the same without

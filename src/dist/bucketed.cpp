@@ -1,10 +1,7 @@
 #include "dist/bucketed.h"
 
-#include <cstddef>
-
 #include "autograd/accumulate.h"
 #include "autograd/cast_values.h"
-#include "ops/step_scalars/step_scalars.h"
 
 namespace kiln {
 
@@ -14,6 +11,7 @@ void BucketedStrategy::attach(ParamStore& params) {
   comm_.broadcast(ctx_, params.values(), 0, "weights").wait(ctx_);
   if (params.low().defined())  // bits are moved, not numbers
     comm_.broadcast(ctx_, params.low().view_as(DType::bf16), 0, "low halves").wait(ctx_);
+  if (options_.chunks > 0) tree_.emplace(ctx_, params.grads(), options_.chunks);
   refresh();
 }
 
@@ -32,16 +30,32 @@ void BucketedStrategy::begin_step() {
     b.handle = {};
     b.added = false;
   }
+  chunk_ = 0;
   open_micro_step();
 }
 
 void BucketedStrategy::begin_micro_step(bool last) {
+  if (tree_) params_->begin_step();  // each chunk's gradients by themselves
   if (open_ && options_.every_micro_step) {
     flush();
     open_micro_step();
   }
   active_ = last || options_.every_micro_step;
   open_ = true;
+}
+
+// Of a tree each chunk is complete before the next begins. Those that are not sent are folded whole; of one
+// that is sent before it is summed over micro-steps, set_ready has folded each parameter on its way out.
+void BucketedStrategy::end_micro_step() {
+  if (!tree_) return;
+  if (active_) {
+    flush();
+    open_micro_step();
+  } else {
+    params_->finish_gradients(ctx_);
+  }
+  if (!active_ || options_.every_micro_step) tree_->fold(params_->grads(), chunk_);
+  ++chunk_;
 }
 
 void BucketedStrategy::open_micro_step() {
@@ -68,6 +82,7 @@ void BucketedStrategy::set_ready(Param& p, Bucket& b) {
   if (place.ready) return;
   grad_begin(p);                 // there may have been no contribution that asked for room
   zero_untouched_rows(ctx_, p);  // now: later it would race with the sum
+  if (tree_ && !options_.every_micro_step) tree_->fold(params_->local_grad(p), chunk_);
   place.ready = true;
   --b.waiting;
   if (observer_ != nullptr)
@@ -99,7 +114,7 @@ void BucketedStrategy::wait(const CommHandle& handle) {
 
 void BucketedStrategy::finish_gradients() {
   const int64_t begin = observer_ != nullptr ? steady_ns() : 0;
-  flush();
+  if (!tree_) flush();  // else each micro-step ended with it
   if (observer_ != nullptr) observer_->on_finish(begin, steady_ns());
   open_micro_step();
 }
@@ -110,11 +125,9 @@ std::vector<Tensor> BucketedStrategy::own_grads(const ParamStore& params) const 
   return pieces;
 }
 
-void BucketedStrategy::reduce_scalars(const Tensor& scalars) {
-  static_assert(offsetof(StepScalars, square_sum) == offsetof(StepScalars, loss) + sizeof(double));
-  // Each rank has the loss of its tokens and the squares of its pieces.
-  const Tensor both = scalars.narrow(0, offsetof(StepScalars, loss), 2 * sizeof(double)).view_as(DType::f64);
-  wait(comm_.all_reduce(ctx_, both, "loss and squares"));
+// Of the two of a step: each rank has the loss of its tokens and the squares of its pieces.
+void BucketedStrategy::sum_over_ranks(const Tensor& numbers, std::string_view what) {
+  wait(comm_.all_reduce(ctx_, numbers, what));
 }
 
 void BucketedStrategy::put(const GradSlot& slot, const Tensor& src) {

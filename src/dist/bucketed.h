@@ -4,12 +4,14 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "dist/bucket_observer.h"
 #include "dist/buckets.h"
 #include "dist/comm/communicator.h"
+#include "dist/grad_tree.h"
 #include "dist/strategy.h"
 
 namespace kiln {
@@ -20,6 +22,7 @@ struct BucketOptions {
   bool as_ready = true;           // beside backward; else after it
   bool every_micro_step = false;  // else on the last one only
   int in_flight = 2;              // buckets; bounds the memory of their copies
+  int chunks = 0;                 // above 0: micro-steps of a step, summed as grad_tree.h says
 
   static constexpr double kAll = std::numeric_limits<double>::infinity();
   static constexpr int kAnyNumber = std::numeric_limits<int>::max();
@@ -34,12 +37,14 @@ class BucketedStrategy : public Strategy {
   void refresh() override;
   void begin_step() override;
   void begin_micro_step(bool last) override;
+  void end_micro_step() override;
   void grad_ready(Param& p) override;
   void finish_gradients() override;
   // Each rank sums the squares of its piece of every parameter, whichever of them it holds: the same numbers
   // in the same order for every strategy here, so that they all clip by the same bits.
   std::vector<Tensor> own_grads(const ParamStore& params) const override;
-  void reduce_scalars(const Tensor& scalars) override;
+  void sum_over_ranks(const Tensor& numbers, std::string_view what) override;
+  bool sums_ranks_first() const override { return options_.every_micro_step; }
   CommVolume volume() const override { return volume_; }
   // Even alone: a sum is started in one captured region and waited for in another.
   bool can_capture() const override { return false; }
@@ -64,6 +69,7 @@ class BucketedStrategy : public Strategy {
   BucketOptions options_;
   ParamStore* params_ = nullptr;
   std::vector<Bucket> buckets_;
+  std::optional<GradTree> tree_;  // where the order of sums must be that of any number of ranks
   CommVolume volume_;
   BucketObserver* observer_ = nullptr;
 
@@ -82,6 +88,7 @@ class BucketedStrategy : public Strategy {
   bool open_ = false;        // and not all have been
   std::size_t next_ = 0;     // the bucket to send next
   std::size_t settled_ = 0;  // buckets before it are done
+  int chunk_ = 0;            // the micro-step
 };
 
 }  // namespace kiln

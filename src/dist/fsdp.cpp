@@ -1,27 +1,41 @@
 #include "dist/fsdp.h"
 
-#include <cstddef>
-
-#include "ops/step_scalars/step_scalars.h"
-
 namespace kiln {
 
 FsdpStrategy::FsdpStrategy(RankContext& ctx, Communicator& comm, const FsdpOptions& options)
-    : ctx_(ctx), comm_(comm), slots_(ctx, comm, options.prefetch), grads_(ctx, comm, options.prefetch) {}
+    : ctx_(ctx),
+      comm_(comm),
+      chunks_(options.chunks),
+      slots_(ctx, comm, options.prefetch),
+      grads_(ctx, comm, options.prefetch) {}
 
 void FsdpStrategy::attach(ParamStore& params) {
   params_ = &params;
   slots_.attach(params);
   grads_.attach(params);
   params.set_hooks(this);
+  if (chunks_ > 0) tree_.emplace(ctx_, params.grads(), chunks_);
 }
 
 void FsdpStrategy::begin_step() {
   slots_.drop();  // a step before that broke off may have left something; weights may have changed since
   grads_.begin_step();
+  chunk_ = 0;
 }
 
-void FsdpStrategy::begin_micro_step(bool /*last*/) { slots_.begin_micro_step(); }
+void FsdpStrategy::begin_micro_step(bool /*last*/) {
+  if (tree_) params_->begin_step();  // each chunk's gradients by themselves
+  slots_.begin_micro_step();
+}
+
+// Of a tree each chunk is complete before the next begins, the norms with it.
+void FsdpStrategy::end_micro_step() {
+  if (!tree_) return;
+  params_->finish_gradients(ctx_);
+  complete();
+  tree_->fold(params_->grads(), chunk_++);
+  grads_.begin_step();
+}
 
 void FsdpStrategy::gather(Param& p, DType as) {
   if (p.shards > 1) slots_.acquire(p, as);
@@ -41,6 +55,11 @@ void FsdpStrategy::grad_ready(Param& p) {
 
 void FsdpStrategy::finish_gradients() {
   slots_.end_micro_step();
+  if (!tree_) complete();  // else each micro-step ended with it
+}
+
+// What this rank keeps of the gradients is that of all ranks when this returns.
+void FsdpStrategy::complete() {
   grads_.finish();
   for (Param& p : params_->params()) {
     if (p.shards == 1 || !p.trainable || grads_.written(p)) continue;
@@ -52,11 +71,9 @@ void FsdpStrategy::finish_gradients() {
   if (whole.numel() > 0) comm_.all_reduce(ctx_, whole, "norms").wait(ctx_);
 }
 
-void FsdpStrategy::reduce_scalars(const Tensor& scalars) {
-  static_assert(offsetof(StepScalars, square_sum) == offsetof(StepScalars, loss) + sizeof(double));
-  // Each rank has the loss of its tokens and the squares of its shards.
-  const Tensor both = scalars.narrow(0, offsetof(StepScalars, loss), 2 * sizeof(double)).view_as(DType::f64);
-  comm_.all_reduce(ctx_, both, "loss and squares").wait(ctx_);
+// Of the two of a step: each rank has the loss of its tokens and the squares of its shards.
+void FsdpStrategy::sum_over_ranks(const Tensor& numbers, std::string_view what) {
+  comm_.all_reduce(ctx_, numbers, what).wait(ctx_);
 }
 
 }  // namespace kiln

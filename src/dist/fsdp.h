@@ -4,8 +4,11 @@
 // compute. The unit is one weight: docs/parallelism.md says why and what it costs in messages.
 #pragma once
 
+#include <optional>
+
 #include "dist/gather_slots.h"
 #include "dist/grad_scatter.h"
+#include "dist/grad_tree.h"
 #include "dist/strategy.h"
 
 namespace kiln {
@@ -14,6 +17,7 @@ struct FsdpOptions {
   // Weights under way while one is in use; as many gradient sums go on beside backward. 0: nothing runs
   // beside anything.
   int prefetch = 1;
+  int chunks = 0;  // as BucketOptions has it
 };
 
 class FsdpStrategy final : public Strategy {
@@ -24,22 +28,29 @@ class FsdpStrategy final : public Strategy {
   void attach(ParamStore& params) override;
   void begin_step() override;
   void begin_micro_step(bool last) override;
+  void end_micro_step() override;
   void gather(Param& p, DType as) override;
   void release(Param& p) override;
   void grad_begin(Param& p) override;
   void grad_ready(Param& p) override;
   void finish_gradients() override;
   std::vector<Tensor> own_grads(const ParamStore& params) const override { return {params.own_grads()}; }
-  void reduce_scalars(const Tensor& scalars) override;
+  void sum_over_ranks(const Tensor& numbers, std::string_view what) override;
+  bool sums_ranks_first() const override { return true; }
   bool can_capture() const override { return false; }
 
   void observe(GatherObserver* observer) { slots_.observe(observer); }
   const GatherSlots& slots() const { return slots_; }
 
  private:
+  void complete();
+
   RankContext& ctx_;
   Communicator& comm_;
+  const int chunks_;
   ParamStore* params_ = nullptr;
+  std::optional<GradTree> tree_;  // where the order of sums must be that of any number of ranks
+  int chunk_ = 0;                 // the micro-step
   GatherSlots slots_;
   GradScatter grads_;
 };

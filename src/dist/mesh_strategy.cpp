@@ -1,9 +1,6 @@
 #include "dist/mesh_strategy.h"
 
 #include <algorithm>
-#include <cstddef>
-
-#include "ops/step_scalars/step_scalars.h"
 
 namespace kiln {
 namespace {
@@ -51,8 +48,7 @@ std::vector<Tensor> MeshStrategy::own_grads(const ParamStore& params) const {
 
 void MeshStrategy::reduce_scalars(const Tensor& scalars) {
   data_->reduce_scalars(scalars);
-  static_assert(offsetof(StepScalars, square_sum) == offsetof(StepScalars, loss) + sizeof(double));
-  const Tensor both = scalars.narrow(0, offsetof(StepScalars, loss), 2 * sizeof(double)).view_as(DType::f64);
+  const Tensor both = loss_and_squares(scalars);
   if (tensor_.rank() > 0) ctx_.backend().zero(both.raw(), sizeof(double), ctx_.compute());  // the loss
   tensor_.all_reduce(ctx_, both, "loss and squares").wait(ctx_);
 }

@@ -22,9 +22,14 @@ class MeshStrategy final : public Strategy {
   void refresh() override { data_->refresh(); }
   void begin_step() override { data_->begin_step(); }
   void begin_micro_step(bool last) override { data_->begin_micro_step(last); }
+  void end_micro_step() override { data_->end_micro_step(); }
   void finish_gradients() override { data_->finish_gradients(); }
   std::vector<ParamSpan> spans(const ParamStore& params) const override { return data_->spans(params); }
   std::vector<Tensor> own_grads(const ParamStore& params) const override;
+  void sum_over_ranks(const Tensor& numbers, std::string_view what) override {
+    data_->sum_over_ranks(numbers, what);
+  }
+  bool sums_ranks_first() const override { return data_->sums_ranks_first(); }
   void reduce_scalars(const Tensor& scalars) override;
   void after_update() override { data_->after_update(); }
   CommVolume volume() const override { return data_->volume(); }

@@ -13,10 +13,11 @@ using Made = std::unique_ptr<Strategy>;
 
 BucketOptions with(BucketOptions o, const StrategyOptions& given) {
   o.wire = given.wire;
+  o.chunks = given.chunks;
   return o;
 }
 
-BucketOptions buckets_of(const StrategyOptions& o) { return {.cap = o.bucket_mb * 1e6, .wire = o.wire}; }
+BucketOptions buckets_of(const StrategyOptions& o) { return with({.cap = o.bucket_mb * 1e6}, o); }
 
 struct Row {
   std::string_view name;
@@ -25,7 +26,10 @@ struct Row {
 
 const Row kRows[] = {
     {"none",
-     [](const StrategyOptions&, RankContext&, Communicator&) { return std::make_unique<Strategy>(); }},
+     [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
+       if (o.chunks == 0) return std::make_unique<Strategy>();
+       return std::make_unique<DdpStrategy>(ctx, comm, with(DdpStrategy::naive(), o));  // of one rank
+     }},
     {"ddp:naive",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
        return std::make_unique<DdpStrategy>(ctx, comm, with(DdpStrategy::naive(), o));
@@ -40,7 +44,8 @@ const Row kRows[] = {
      }},
     {"ddp:bucketed",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
-       return std::make_unique<DdpStrategy>(ctx, comm, DdpStrategy::bucketed(o.bucket_mb * 1e6, o.wire));
+       return std::make_unique<DdpStrategy>(ctx, comm,
+                                            with(DdpStrategy::bucketed(o.bucket_mb * 1e6, o.wire), o));
      }},
     {"zero1:simple",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
@@ -56,7 +61,8 @@ const Row kRows[] = {
      }},
     {"fsdp",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
-       return std::make_unique<FsdpStrategy>(ctx, comm, FsdpOptions{.prefetch = o.prefetch});
+       return std::make_unique<FsdpStrategy>(ctx, comm,
+                                             FsdpOptions{.prefetch = o.prefetch, .chunks = o.chunks});
      }},
 };
 

@@ -2,9 +2,11 @@
 // and a few calls of the step; the model knows nothing of it. This one is the plain single process.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "autograd/param_store.h"
+#include "ops/step_scalars/step_scalars.h"
 
 namespace kiln {
 
@@ -29,13 +31,21 @@ class Strategy : public ParamHooks {
   virtual void refresh() {}  // Param::trainable of some has changed since
   virtual void begin_step() {}
   virtual void begin_micro_step(bool /*last*/) {}  // gradients are shared out on the last one
-  virtual void finish_gradients() {}               // all gradients of the step are complete when this returns
+  virtual void end_micro_step() {}
+  virtual void finish_gradients() {}  // all gradients of the step are complete when this returns
 
   // What this rank's optimizer updates, and the ranges whose squares it adds to the norm.
   virtual std::vector<ParamSpan> spans(const ParamStore& params) const { return params.spans(); }
   virtual std::vector<Tensor> own_grads(const ParamStore& params) const { return {params.grads()}; }
+  // Each of these fp64 numbers becomes its sum over the ranks that share out the batch.
+  virtual void sum_over_ranks(const Tensor& /*numbers*/, std::string_view /*what*/) {}
   // Makes loss and sum of squares those of the whole run, so that every rank comes to the same verdict.
-  virtual void reduce_scalars(const Tensor& /*scalars*/) {}
+  virtual void reduce_scalars(const Tensor& scalars) {
+    sum_over_ranks(loss_and_squares(scalars), "loss and squares");
+  }
+  // In which order sums over ranks and over micro-steps are made; decides who gets which part of the batch
+  // where that must not change the bits (grad_tree.h).
+  virtual bool sums_ranks_first() const { return false; }
   virtual void after_update() {}  // what other ranks have updated comes back
 
   virtual CommVolume volume() const { return {}; }  // of the last step

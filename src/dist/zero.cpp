@@ -68,7 +68,7 @@ void ZeroStrategy::settle(Bucket& b) {
     put({own(params_->grads(), *p), b.added}, b.received.narrow(0, at, share(*p)));
     at += share(*p);
   }
-  b.added = stage_ == 2;
+  b.added = stage_ == 2 && !tree_;  // the tree adds
   b.sent = b.received = {};
 }
 

@@ -26,6 +26,7 @@ void TrainStep::queue(std::span<const HostBatch> micro_batches, double lr) {
     io_.load(i);
     strategy_.begin_micro_step(i + 1 == options_.micro_steps);
     (i == 0 ? first_micro_ : next_micro_).run([&] { micro_step(i == 0); });
+    strategy_.end_micro_step();
   }
   update_.run([&] { update(); });
   io_.end();
@@ -44,6 +45,7 @@ void TrainStep::micro_step(bool first) {
 void TrainStep::sum_up() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
+  if (canonical_) return canonical_->sum(io_.scalars());
   bool add = false;
   for (const Tensor& range : strategy_.own_grads(model_.params())) {
     square_sum(ctx_, range, io_.scalars(), {}, add);

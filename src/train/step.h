@@ -7,6 +7,7 @@
 #include "dist/strategy.h"
 #include "model/llama.h"
 #include "optim/adamw_optimizer.h"
+#include "train/canonical_scalars.h"
 #include "train/captured_region.h"
 #include "train/step_io.h"
 
@@ -17,6 +18,9 @@ struct StepOptions {
   int64_t context = 1;  // tokens of a sequence
   int micro_steps = 1;
   double max_norm = 0;  // clip the global gradient norm; 0: off
+  // Losses, gradients and weights have the same bits on any number of ranks that the chunks, micro-steps of
+  // all ranks, divide among: the strategy's options say how many (StrategyOptions::chunks).
+  bool canonical = false;
   AdamWOptions adamw;
   LossScaling loss_scale;  // of the precisions that scale the loss; the others leave it alone
   bool graph = true;       // capture and replay where the device can
@@ -74,6 +78,7 @@ class TrainStep {
   StepOptions options_;
   AdamWOptimizer optimizer_;
   StepIo io_;
+  std::optional<CanonicalScalars> canonical_;
   Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean, times the loss scale
   PrivatePool pool_;
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add

@@ -106,6 +106,7 @@ void TrainStep::replay(int64_t attempt) {
     io_.reload(attempt, i);
     strategy_.begin_micro_step(i + 1 == options_.micro_steps);
     micro_step(i == 0);
+    strategy_.end_micro_step();
   }
   sum_up();  // each op may be finite and their sum not
 }

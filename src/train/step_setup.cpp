@@ -9,7 +9,10 @@ void TrainStep::restore(const StepScalars& last) {
 }
 
 ParamLayout layout_for(Precision precision, const StepOptions& step, int world, bool sharded) {
-  return {.precision = precision, .sharded = sharded, .narrow_grads = step.micro_steps == 1 && world == 1};
+  return {.precision = precision,
+          .sharded = sharded,
+          .narrow_grads = step.micro_steps == 1 && world == 1 && !step.canonical,
+          .pieces = step.canonical ? CanonicalScalars::kPieces : 1};
 }
 
 ParamLayout layout_for(Precision precision, const StepOptions& step, int world, const Strategy& strategy) {
@@ -30,6 +33,7 @@ TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const S
       first_micro_(ctx, pool_, options.graph && strategy.can_capture()),
       next_micro_(ctx, pool_, options.graph && strategy.can_capture()),
       update_(ctx, pool_, options.graph && strategy.can_capture()) {
+  if (options.canonical) canonical_.emplace(ctx, model.params(), strategy);
   const DType dtype = stat_dtype(model.params().values().dtype());
   loss_grad_ = ctx.empty({1}, dtype, Tag::activation);
   const double one_share = share();

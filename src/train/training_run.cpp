@@ -90,8 +90,8 @@ void TrainingRun::report(RunListener& listener, const StepScalars& result, doubl
 // all.
 void TrainingRun::evaluate_now(RunListener& listener, int64_t after) {
   if (!validation_) return;
-  const int64_t batches = options_.eval_batches * model_.params().data_world();  // each is smaller by as much
-  listener.on_evaluation(after, evaluate(ctx_, model_, validation_, shape_.batch, shape_.context, batches));
+  listener.on_evaluation(
+      after, evaluate(ctx_, model_, validation_, shape_.batch, shape_.context, options_.eval_batches));
 }
 
 }  // namespace kiln

@@ -18,9 +18,9 @@ namespace kiln {
 struct RunOptions {
   int64_t steps = 0;
   LrSchedule lr;
-  int64_t first = 0;       // steps an earlier process did
-  int64_t eval_every = 0;  // steps; 0: only after the last
-  int64_t eval_batches = 20;
+  int64_t first = 0;               // steps an earlier process did
+  int64_t eval_every = 0;          // steps; 0: only after the last
+  int64_t eval_batches = 20;       // of a micro-step's size
   int64_t save_every = 0;          // steps; 0: only after the last
   int64_t sample_every = 0;        // steps; 0: never
   bool overfit_one_batch = false;  // the first step's batches again and again: the loss must go to 0

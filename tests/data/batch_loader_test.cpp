@@ -154,6 +154,30 @@ TEST(BatchLoader, OneRankWithFourMicroStepsSeesWhatFourRanksSee) {
   }
 }
 
+// Micro-step by micro-step instead of rank by rank: all ranks' first, then all ranks' second.
+TEST(BatchLoader, RanksFirst) {
+  const auto tokens = counting_tokens({500});
+  BatchLoader one(tokens, {.batch = 2, .context = 5, .micro_steps = 6, .seed = 1});
+  std::vector<std::unique_ptr<BatchLoader>> three;
+  three.reserve(3);
+  for (int r = 0; r < 3; ++r)
+    three.push_back(std::make_unique<BatchLoader>(tokens, LoaderOptions{.batch = 2,
+                                                                        .context = 5,
+                                                                        .micro_steps = 2,
+                                                                        .rank = r,
+                                                                        .world = 3,
+                                                                        .ranks_first = true,
+                                                                        .seed = 1}));
+  for (int step = 0; step < 10; ++step) {
+    const std::span<const HostBatch> all = one.next();
+    for (std::size_t r = 0; r < 3; ++r) {
+      const std::span<const HostBatch> mine = three[r]->next();
+      for (std::size_t m = 0; m < 2; ++m)
+        ASSERT_EQ(flatten(mine.subspan(m, 1)), flatten(all.subspan(3 * m + r, 1))) << step << r << m;
+    }
+  }
+}
+
 TEST(BatchLoader, PrefetchGivesTheSameBytes) {
   const auto tokens = counting_tokens({333, 77});
   const LoaderOptions options{.batch = 3, .context = 7, .micro_steps = 2, .rank = 1, .world = 2, .seed = 5};

@@ -28,7 +28,7 @@ TEST(CommAsync, ARankGoesOnWhileItsCallWaitsForTheOthers) {
       }
       h.wait(ctx);
       EXPECT_TRUE(h.done());
-      expect_bits(ctx, t, sum_in_rank_order<float>(2, 101), "all_reduce");
+      expect_bits(ctx, t, sum_of_ranks<float>(2, 101), "all_reduce");
     });
   }
 }
@@ -47,7 +47,7 @@ TEST(CommAsync, ManyCallsWithoutAWaitAndHandlesWaitedForInAnyOrder) {
       handles[static_cast<std::size_t>((i * 31) % kCalls)].wait(ctx);
     for (const CommHandle& h : handles) h.wait(ctx);
     for (int i = 0; i < kCalls; ++i)
-      expect_bits(ctx, tensors[static_cast<std::size_t>(i)], sum_in_rank_order<float>(3, 1 + i),
+      expect_bits(ctx, tensors[static_cast<std::size_t>(i)], sum_of_ranks<float>(3, 1 + i),
                   "all_reduce");
   });
 }
@@ -73,8 +73,8 @@ TEST(CommAsync, SixteenRanksOnAnyMachine) {
       shake();
       two.wait(ctx);
       all.wait(ctx);
-      expect_bits(ctx, a, sum_in_rank_order<float>(16, 37), "all_reduce");
-      expect_bits(ctx, b, sum_in_rank_order<float>(2, 5), "all_reduce of two");
+      expect_bits(ctx, a, sum_of_ranks<float>(16, 37), "all_reduce");
+      expect_bits(ctx, b, sum_of_ranks<float>(2, 5), "all_reduce of two");
     }
   });
 }
@@ -118,7 +118,7 @@ TEST(CommAsync, AHandleOutlivesItsCommunicator) {
     }
     EXPECT_TRUE(h.done());
     h.wait(ctx);
-    expect_bits(ctx, t, sum_in_rank_order<float>(2, 5), "all_reduce");
+    expect_bits(ctx, t, sum_of_ranks<float>(2, 5), "all_reduce");
   });
 }
 

@@ -96,12 +96,12 @@ void check_groups(const Device& device) {
       const CommHandle all = comm.all_reduce(ctx, b, "all");
       h.wait(ctx);
       all.wait(ctx);
-      expect_bits(ctx, a, sum_in_rank_order<float>(2, 33), "all_reduce of a half");
-      expect_bits(ctx, b, sum_in_rank_order<float>(5, 7), "all_reduce of all");
+      expect_bits(ctx, a, sum_of_ranks<float>(2, 33), "all_reduce of a half");
+      expect_bits(ctx, b, sum_of_ranks<float>(5, 7), "all_reduce of all");
     } else {
       const Tensor b = upload(ctx, values_of<float>(rank, 7));
       comm.all_reduce(ctx, b, "all").wait(ctx);
-      expect_bits(ctx, b, sum_in_rank_order<float>(5, 7), "all_reduce of all");
+      expect_bits(ctx, b, sum_of_ranks<float>(5, 7), "all_reduce of all");
     }
   });
 }

@@ -95,7 +95,7 @@ TEST(CommRing, AddsInRingOrder) {
 // The order differs, so the bits may; the sums of a few normals cannot be far apart.
 TEST(CommRing, IsNearTheDirectSum) {
   for (int world : {2, 3, 5}) {
-    std::vector<float> direct = sum_in_rank_order<float>(world, 1001),
+    std::vector<float> direct = sum_of_ranks<float>(world, 1001),
                        ring = sum_in_ring_order<float>(world, 1001);
     std::vector<double> size(ring.size());
     for (int r = 0; r < world; ++r) {
@@ -116,7 +116,7 @@ void check_alternate(RankContext& ctx, Communicator& comm, Shaker& shake, int64_
   const Tensor t = upload(ctx, values_of<T>(comm.rank(), count));
   shake();
   comm.all_reduce(ctx, t, "sum").wait(ctx);
-  expect_bits(ctx, t, sum_in_rank_order<T>(comm.world(), count), "alternate all_reduce");
+  expect_bits(ctx, t, sum_of_ranks<T>(comm.world(), count), "alternate all_reduce");
 }
 
 void check_alternates(const Device& device, int world) {

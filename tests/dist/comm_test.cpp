@@ -1,4 +1,4 @@
-// The collectives of thread ranks against a direct computation in rank order, to the bit; and what happens
+// The collectives of thread ranks against a direct computation, to the bit; and what happens
 // when ranks disagree, fail or stay away.
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ void check_collectives(RankContext& ctx, Communicator& comm, Shaker& shake, int6
   const Tensor t = upload(ctx, mine);
   shake();
   comm.all_reduce(ctx, t).wait(ctx);
-  expect_bits(ctx, t, sum_in_rank_order<T>(world, count), "all_reduce");
+  expect_bits(ctx, t, sum_of_ranks<T>(world, count), "all_reduce");
 
   std::vector<T> everybody;
   for (int r = 0; r < world; ++r) {
@@ -55,7 +55,7 @@ void check_collectives(RankContext& ctx, Communicator& comm, Shaker& shake, int6
   const Tensor sum = ctx.zeros({count}, dtype_of<T>());
   shake();
   comm.reduce_scatter(ctx, whole, sum).wait(ctx);
-  expect_bits(ctx, sum, part(sum_in_rank_order<T>(world, count * world), rank, count), "reduce_scatter");
+  expect_bits(ctx, sum, part(sum_of_ranks<T>(world, count * world), rank, count), "reduce_scatter");
   expect_bits(ctx, whole, values_of<T>(rank, count * world), "reduce_scatter's source");
 }
 
@@ -73,7 +73,7 @@ void check_in_place(RankContext& ctx, Communicator& comm, int64_t count) {
   const Tensor whole = upload(ctx, values_of<T>(rank, count * world));
   comm.reduce_scatter(ctx, whole, whole.narrow(0, rank * count, count)).wait(ctx);
   expect_bits(ctx, whole.narrow(0, rank * count, count),
-              part(sum_in_rank_order<T>(world, count * world), rank, count), "reduce_scatter in place");
+              part(sum_of_ranks<T>(world, count * world), rank, count), "reduce_scatter in place");
 }
 
 void check_all(const Device& device, int world) {
@@ -102,7 +102,7 @@ void check_repeatedly(const Device& device, int world, int times) {
       ha.wait(ctx);
       hb.wait(ctx);
       hc.wait(ctx);
-      const std::vector<float> sum = sum_in_rank_order<float>(comm.world(), count);
+      const std::vector<float> sum = sum_of_ranks<float>(comm.world(), count);
       expect_bits(ctx, a, sum, "all_reduce");
       expect_bits(ctx, b, sum, "all_reduce");
       comm.reduce_scatter(ctx, full, c).wait(ctx);

@@ -45,6 +45,18 @@ PY
   [[ -s $work/err ]] && fail "something was said on stderr over $transport"
 done
 
+# The same bits from one process and from several: weights and moments, file by file.
+canonical() { echo train --size micro --steps 3 --batch 4 --context 32 --threads 1 --canonical --out "$work/$1"; }
+tensors() { (cd "$work/$1/checkpoints/step-00000003" && sha256sum ./*.safetensors); }
+run $(canonical one)
+expect_status 0 "train --canonical"
+for each in 2:fsdp 2:zero2 4:ddp:bucketed 4:zero1; do
+  rm -rf "$work/several"
+  run run --nproc "${each%%:*}" --transport mpi -- $(canonical several) --strategy "${each#*:}"
+  expect_status 0 "train --canonical on $each"
+  [[ $(tensors one) == "$(tensors several)" && -n $(tensors one) ]] || fail "$each ends in other bits than one process"
+done
+
 # kill -9, at each rank: within 5 s all are down, and one line says who it was.
 for victim in 0 1; do
   KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &

@@ -33,18 +33,26 @@ std::vector<T> values_of(int rank, int64_t count) {
   return v;
 }
 
+// Of some numbers, in the order the collectives add ranks up: pairs, then pairs of pairs.
+template <class A>
+A sum_pairwise(const std::vector<A>& v) {
+  if (v.size() == 1) return v[0];
+  const auto half = static_cast<std::ptrdiff_t>(std::bit_floor(v.size() - 1));
+  return sum_pairwise(std::vector<A>(v.begin(), v.begin() + half)) +
+         sum_pairwise(std::vector<A>(v.begin() + half, v.end()));
+}
+
 template <class T>
-std::vector<T> sum_in_rank_order(int world, int64_t count) {
-  const std::vector<T> first = values_of<T>(0, count);
-  std::vector<Accum<T>> sum(first.size());
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<Accum<T>>(first[i]);
-  for (int r = 1; r < world; ++r) {
-    const std::vector<T> more = values_of<T>(r, count);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<Accum<T>>(more[i]);
+std::vector<T> sum_of_ranks(int world, int64_t count) {
+  std::vector<std::vector<T>> ranks;
+  for (int r = 0; r < world; ++r) ranks.push_back(values_of<T>(r, count));
+  std::vector<T> sums;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    std::vector<Accum<T>> brought;
+    for (const std::vector<T>& v : ranks) brought.push_back(static_cast<Accum<T>>(v[i]));
+    sums.push_back(static_cast<T>(sum_pairwise(brought)));
   }
-  std::vector<T> result(sum.size());
-  for (std::size_t i = 0; i < sum.size(); ++i) result[i] = static_cast<T>(sum[i]);
-  return result;
+  return sums;
 }
 
 template <class T>

@@ -4,7 +4,7 @@
 //
 // Every rank makes the same calls in the same order. Tensors are contiguous and flat. `subject` says what the
 // tensor is, a parameter's name say: two of the same size are told apart by nothing else. The `threads`
-// transport sums in rank order in the accumulation type, so all ranks and all runs get the same bits.
+// transport sums pairwise in the accumulation type, so all ranks and all runs get the same bits.
 //
 // Until a call is over nobody may write what it reads, or touch what it writes. Its memory is held until a
 // handle of it, or of a later call, is waited for: that makes the allocator's addresses independent of

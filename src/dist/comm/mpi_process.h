@@ -12,7 +12,7 @@
 
 namespace kiln {
 
-// How sums are formed. `ranked`: each rank sums one part of the tensor in rank order in the accumulation
+// How sums are formed. `ranked`: each rank sums one part of the tensor pairwise in the accumulation
 // type, as the threads transport does, with MPI carrying the pieces: all runs and all transports give the
 // same bits. `engine`: MPI's own reductions, in whatever order it chooses; bf16 and fp16 are rounded after
 // each addition.

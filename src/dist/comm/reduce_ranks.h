@@ -1,5 +1,7 @@
-// dst[i] = sum over ranks of src[rank][i], in rank order, in the accumulation type, written to one or several
-// places: the one kernel of the `threads` transport. dst may be one of src.
+// dst[i] = sum over ranks of src[rank][i], in the accumulation type, written to one or several places: the
+// one kernel of the `threads` transport. dst may be one of src. Ranks are added pairwise, ((0 + 1) + (2 + 3))
+// + (4 + 5), a fixed order whose upper levels do not change with what the lower ones were summed on
+// (dist/grad_tree.h).
 #pragma once
 
 #include "base/dtype.h"

@@ -173,7 +173,7 @@ class RingTransport final : public Transport {
     }
   }
 
-  // Every rank's tensor visits every rank. They are kept and summed in rank order: added as they come, each
+  // Every rank's tensor visits every rank. They are kept and summed at the end: added as they come, each
   // rank would add them in another order, and get other bits.
   void pass_round(const CommCall& call, Stream stream) {
     const int n = world();

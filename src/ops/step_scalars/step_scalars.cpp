@@ -105,6 +105,11 @@ Tensor make_step_scalars(RankContext& ctx, double loss_scale) {
   return t;
 }
 
+Tensor loss_and_squares(const Tensor& scalars) {
+  static_assert(offsetof(StepScalars, square_sum) == offsetof(StepScalars, loss) + sizeof(double));
+  return scalars.narrow(0, offsetof(StepScalars, loss), 2 * sizeof(double)).view_as(DType::f64);
+}
+
 void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars, bool first, double weight) {
   check_float_tensor(ctx, AccumulateLossOp::kName, "loss", loss);
   const AccumulateLossProblem p{loss.dtype(), first, weight};

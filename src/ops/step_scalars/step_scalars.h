@@ -160,6 +160,7 @@ struct LossGradientOp {
 void loss_gradient(RankContext& ctx, const Tensor& scalars, double share, const Tensor& grad);
 
 Tensor make_step_scalars(RankContext& ctx, double loss_scale = 1);
+Tensor loss_and_squares(const Tensor& scalars);  // both, as they lie side by side: fp64 [2]
 
 // What both devices do; one function, so that they cannot differ.
 KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {

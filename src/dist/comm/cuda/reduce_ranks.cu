@@ -11,10 +11,20 @@ template <class T>
 __global__ void reduce_kernel(RankMemory dst, RankMemory src, int64_t count) {
   const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (i >= count) return;
-  Accum<T> sum = static_cast<Accum<T>>(reinterpret_cast<const T*>(src.data[0])[i]);
-  for (int r = 1; r < src.count; ++r)
-    sum += static_cast<Accum<T>>(reinterpret_cast<const T*>(src.data[r])[i]);
-  for (int d = 0; d < dst.count; ++d) reinterpret_cast<T*>(dst.data[d])[i] = static_cast<T>(sum);
+  // Unrolled to the most there may be, so that all stay in registers.
+  Accum<T> v[kMaxThreadRanks] = {};
+#pragma unroll
+  for (int r = 0; r < kMaxThreadRanks; ++r) {
+    if (r < src.count) v[r] = static_cast<Accum<T>>(reinterpret_cast<const T*>(src.data[r])[i]);
+  }
+#pragma unroll
+  for (int width = 1; width < kMaxThreadRanks; width *= 2) {
+#pragma unroll
+    for (int r = 0; r + width < kMaxThreadRanks; r += 2 * width) {
+      if (r + width < src.count) v[r] += v[r + width];
+    }
+  }
+  for (int d = 0; d < dst.count; ++d) reinterpret_cast<T*>(dst.data[d])[i] = static_cast<T>(v[0]);
 }
 
 }  // namespace

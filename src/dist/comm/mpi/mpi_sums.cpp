@@ -1,10 +1,11 @@
 // Sums over ranks. `ranked` sends every piece to the one rank that sums it, and the sum back: as many bytes
-// as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in rank order. 100 MB of
-// fp32 between two processes on two cores with much other work, in turns: MPI_Allreduce 154 ms (p20-p80
+// as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in a fixed order. 100 MB
+// of fp32 between two processes on two cores with much other work, in turns: MPI_Allreduce 154 ms (p20-p80
 // 146-193), this 144 (128-166), MPI_Iallreduce, which `engine` polls, 315 (283-330):
 // bench/peers/mpi_allreduce.cpp.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -15,18 +16,33 @@
 namespace kiln {
 namespace {
 
+constexpr int64_t kBlock = 512;  // elements at a time: a few of them stay in the first cache
+
+// Adds up the ranks from `first` to `last`, both included, pairwise as reduce_ranks.h says, into `sum`.
+template <class T>
+void sum_block(Accum<T>* sum, const std::vector<const std::byte*>& src, std::size_t first, std::size_t last,
+               int64_t at, int64_t n) {
+  const T* const mine = reinterpret_cast<const T*>(src[first]) + at;
+  if (first == last) {
+    for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Accum<T>>(mine[i]);
+  } else if (first + 1 == last) {
+    const T* const other = reinterpret_cast<const T*>(src[last]) + at;
+    for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Accum<T>>(mine[i]) + static_cast<Accum<T>>(other[i]);
+  } else {
+    const std::size_t half = std::bit_floor(last - first);  // the largest power of two below their number
+    std::array<Accum<T>, kBlock> upper;
+    sum_block<T>(sum, src, first, first + half - 1, at, n);
+    sum_block<T>(upper.data(), src, first + half, last, at, n);
+    for (int64_t i = 0; i < n; ++i) sum[i] += upper[static_cast<std::size_t>(i)];
+  }
+}
+
 template <class T>
 void sum_as(T* dst, const std::vector<const std::byte*>& src, int64_t count) {
-  constexpr int64_t kBlock = 1024;  // stays in the first cache
   std::array<Accum<T>, kBlock> sum;
   for (int64_t first = 0; first < count; first += kBlock) {
     const int64_t n = std::min(kBlock, count - first);
-    const T* const begin = reinterpret_cast<const T*>(src[0]) + first;
-    for (int64_t i = 0; i < n; ++i) sum[static_cast<std::size_t>(i)] = static_cast<Accum<T>>(begin[i]);
-    for (std::size_t r = 1; r < src.size(); ++r) {
-      const T* const more = reinterpret_cast<const T*>(src[r]) + first;
-      for (int64_t i = 0; i < n; ++i) sum[static_cast<std::size_t>(i)] += static_cast<Accum<T>>(more[i]);
-    }
+    sum_block<T>(sum.data(), src, 0, src.size() - 1, first, n);
     for (int64_t i = 0; i < n; ++i) dst[first + i] = static_cast<T>(sum[static_cast<std::size_t>(i)]);
   }
 }

@@ -22,6 +22,7 @@ mpi command:mpicc libopenmpi-dev optional
 mpi command:mpirun openmpi-bin optional
 test header:gtest/gtest.h libgtest-dev
 test command:strace strace optional
+test command:ip iproute2 optional
 bench header:benchmark/benchmark.h libbenchmark-dev
 peers header:dnnl.hpp libdnnl-dev
 peers header:openblas_config.h libopenblas-dev

@@ -227,7 +227,7 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   run_options.first = state.step();
   const bool samples = r.tensor_ranks == 1 && !strategy.shards_params();  // else no rank has the model
   if (!samples) run_options.sample_every = 0;
-  if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm);
+  if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm, run_options.first);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
   const SaveOptions saving{r.keep, r.stop_on_save_error};
   const bool saves = r.tensor_ranks == 1;  // files know whole tensors only

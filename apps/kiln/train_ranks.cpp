@@ -89,9 +89,10 @@ std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm,
   return (std::filesystem::path(run) / "checkpoints" / checkpoint_name(from)).string();
 }
 
-std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm) {
+std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm, int64_t done) {
   const int64_t every = ctx.device().type == DeviceType::cuda ? 8 : 1;
-  return [&ctx, &comm, every, asked = int64_t{0}](bool mine) mutable {
+  return [&ctx, &comm, every, done, asked = int64_t{0}, note = step_notes()](bool mine) mutable {
+    note(done + asked + 1);
     return asked++ % every == 0 && any_rank(ctx, comm, mine);
   };
 }

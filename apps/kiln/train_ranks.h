@@ -40,8 +40,9 @@ bool any_rank(RankContext& ctx, Communicator& comm, bool mine);  // does any say
 std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm, const std::string& run,
                                            const std::optional<std::string>& found);
 
-// For RunOptions::agree_to_stop. A device that works ahead of the host is asked now and then only, since the
-// answer has to be waited for.
-std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm);
+// For RunOptions::agree_to_stop of a run that has `done` so many steps. A device that works ahead of the host
+// is asked now and then only, since the answer has to be waited for. Each time the launcher is told which
+// step comes next.
+std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm, int64_t done);
 
 }  // namespace kiln::cli

@@ -229,11 +229,15 @@ class Launch {
       if (Clock::now() - looked > std::chrono::milliseconds(200)) {
         looked = Clock::now();
         if (gave_up_.empty()) look_for_missing(std::chrono::duration<double>(looked - begun).count());
+        end_after_failure();
       }
     }
-    while (open && mpirun_lines_.read(errors_, [&](const std::string& line) {
-      if (chatter_.passes(line)) tell(-1, line);
-    })) {
+    // What it said last. Its end of the pipe may live on in a helper of its own, so no waiting for the end.
+    pollfd rest{errors_, POLLIN, 0};
+    while (open && ::poll(&rest, 1, 100) > 0) {
+      open = mpirun_lines_.read(errors_, [&](const std::string& line) {
+        if (chatter_.passes(line)) tell(-1, line);
+      });
     }
     read_all();
     for (std::size_t i = 0; i < ranks_lines_.size(); ++i)
@@ -268,6 +272,20 @@ class Launch {
     ::kill(child_, SIGTERM);
   }
 
+  // A rank has failed and mpirun does not end: it waits for a machine that no longer answers. The other ranks
+  // had time to say what they made of it; those over there end by their own time-outs.
+  void end_after_failure() {
+    int64_t failed_at = 0;
+    for (int i = 0; i < r_.ranks; ++i) {
+      const BoardLine line = folder_.board().read(i);
+      if (line.state == RankState::failed && (failed_at == 0 || line.failed_at < failed_at))
+        failed_at = line.failed_at;
+    }
+    if (failed_at == 0) return;
+    const std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
+    if (now - std::chrono::nanoseconds(failed_at) > kPatience) ::kill(child_, SIGKILL);
+  }
+
   bool is_alive(const BoardLine& line) const {
     if (line.pid <= 0 || ::kill(line.pid, 0) != 0) return false;
     // The number may have been given to another process since: ours has our folder in its environment.
@@ -288,6 +306,8 @@ class Launch {
       if (is_alive(line)) ::kill(line.pid, SIGKILL);
     }
   }
+
+  static constexpr std::chrono::seconds kPatience{5};
 
   const LaunchRequest& r_;
   LaunchFolder folder_;

@@ -21,13 +21,15 @@ constexpr uint64_t kMagic = 0x31647261426e6c6bULL;  // "klnBard1"
 struct Line {
   std::atomic<uint32_t> edits;  // odd while it is written
   int32_t state, pid, in_call, kind;
-  int64_t step, failed_at;
+  std::atomic<int64_t>
+      step;  // by itself: the rank's own thread notes it, calls are noted by the communicator's
+  int64_t failed_at;
   std::array<char, 64> host;
   std::array<char, 200> call;
   std::array<char, 800> error;
   std::array<char, 300> hint;
 };
-static_assert(std::atomic<uint32_t>::is_always_lock_free);
+static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
 
 template <std::size_t N>
 void put(std::array<char, N>& to, const std::string& text) {
@@ -101,7 +103,7 @@ BoardLine RankBoard::read(int rank) const {
     line.host = text_of(l.host);
     line.call = text_of(l.call);
     line.in_call = l.in_call != 0;
-    line.step = l.step;
+    line.step = l.step.load(std::memory_order_relaxed);
     line.failed_at = l.failed_at;
     line.error = text_of(l.error);
     line.hint = text_of(l.hint);
@@ -149,9 +151,7 @@ void RankBoard::leave() {
   write([](auto& l) { l.in_call = 0; });
 }
 
-void RankBoard::step(int64_t number) {
-  write([&](auto& l) { l.step = number; });
-}
+void RankBoard::step(int64_t number) { page_->lines[rank_].step.store(number, std::memory_order_relaxed); }
 
 void RankBoard::fail(const Error& error) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();

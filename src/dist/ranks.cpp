@@ -161,6 +161,15 @@ void run_alone(const RanksRequest& request, const RankOptions& options, const Ra
 
 }  // namespace
 
+std::function<void(int64_t)> step_notes() {
+  const char* const folder = std::getenv(kLaunchFolderVariable);
+  if (folder == nullptr) return [](int64_t) {};
+  const std::shared_ptr<RankBoard> board = RankBoard::open(cat(folder, "/board"), read_rank_env().rank);
+  return [board](int64_t step) {
+    if (board) board->step(step);
+  };
+}
+
 RanksRequest launched_request(const ReadEnvironment& environment) {
   RanksRequest r;
   const RankEnv env = read_rank_env(environment);

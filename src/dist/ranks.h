@@ -41,6 +41,10 @@ using RankBody = std::function<void(RankContext&, Communicator&)>;
 // unless threads carry it.
 void run_ranks(const RanksRequest& request, const RankOptions& options, const RankBody& body);
 
+// Tells the launcher which step of training this rank is in, for the line that says where it failed; nothing
+// where no launcher has started it.
+std::function<void(int64_t step)> step_notes();
+
 // What a rank says of itself when ranks meet, and who says otherwise than rank 0: its number, or -1.
 std::string rank_card(const std::string& config);
 // Throws Error naming the first rank that differs from rank 0, and in what.

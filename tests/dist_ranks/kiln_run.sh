@@ -83,6 +83,32 @@ for victim in 0 1; do
   no_orphans "rank $victim killed"
 done
 
+# kill -9 of any rank at any moment of a run leaves one line, and a checkpoint from which the same command goes on: to the
+# bits of a run that nobody disturbed.
+long=(train --size nano --steps 300 --batch 4 --context 32 --threads 1 --save-every 10 --canonical)
+run "${long[@]}" --out "$work/calm"
+expect_status 0 "an undisturbed run"
+for strategy in fsdp zero2 ddp:bucketed; do
+  victim=$((RANDOM % 2))
+  "$kiln" run --nproc 2 -- "${long[@]}" --out "$work/harried" --strategy $strategy >"$work/out" 2>"$work/err" </dev/null &
+  launcher=$!
+  sleep 1.$((RANDOM % 9))
+  for p in $(pgrep -f "$kiln train .*harried"); do
+    [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] &&
+      tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q "^OMPI_COMM_WORLD_RANK=$victim\$" && kill -9 "$p"
+  done
+  wait $launcher
+  status=$?
+  [[ $status == 0 ]] && continue  # it was through by then
+  expect_status 1 "rank $victim of a run with $strategy killed"
+  expect_line "^kiln: rank $victim \(pid [0-9]+ on .*\) was ended by signal 9 \(Killed\) (in step [0-9]+ )?(in|after|before) .+" err
+  one_line_of_errors "rank $victim of a run killed"
+done
+run run --nproc 2 -- "${long[@]}" --out "$work/harried" --strategy zero1
+expect_status 0 "a run that goes on after kills"
+last() { (cd "$work/$1/checkpoints/step-00000300" && sha256sum ./*.safetensors); }
+[[ -n $(last calm) && $(last calm) == "$(last harried)" ]] || fail "a run that was killed ends in other bits"
+
 # A rank that is stopped is named, with the collective, within the time-out.
 KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 --comm-timeout 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "dist/comm/thread_group.h"
@@ -99,6 +104,58 @@ TEST(CommStreams, WaitsForEveryRankBeforeReadingAndAfter) {
                         "comm waits for " + event(5), "comm waits for " + event(5),
                         "record " + event(8) + " on comm", "compute waits for " + event(8)}));
   });
+}
+
+// Events of all ranks, by handles that no two share: who waits for one that is gone is found out. On a GPU
+// that ends the process, and not every time.
+class EventKeeper : public WatchedBackend {
+ public:
+  Event make_event() override {
+    const std::lock_guard lock(mutex());
+    alive().insert(++last());
+    return {reinterpret_cast<void*>(last())};  // NOLINT(performance-no-int-to-ptr)
+  }
+  void destroy(Event e) override {
+    const std::lock_guard lock(mutex());
+    alive().erase(number_of(e));
+  }
+  void record(Event, Stream) override {}
+  void wait(Stream, Event e) override {
+    std::this_thread::sleep_for(std::chrono::microseconds(number_of(e) % 3 * 700));  // the others go ahead
+    const std::lock_guard lock(mutex());
+    EXPECT_TRUE(alive().contains(number_of(e))) << "waits for an event that its owner has destroyed";
+  }
+
+ private:
+  static std::uintptr_t number_of(Event e) { return reinterpret_cast<std::uintptr_t>(e.handle); }
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static std::set<std::uintptr_t>& alive() {
+    static std::set<std::uintptr_t> events;
+    return events;
+  }
+  static std::uintptr_t& last() {
+    static std::uintptr_t number = 0;
+    return number;
+  }
+};
+
+TEST(CommStreams, NobodyWaitsForAnEventOfARankThatIsGone) {
+  for (int round = 0; round < 20; ++round) {
+    run_thread_ranks(3, watched<EventKeeper>(), [](RankContext& ctx, Communicator& comm) {
+      const Tensor t = ctx.zeros({8}, DType::f32), from = ctx.zeros({8}, DType::f32);
+      comm.all_reduce(ctx, t, "sum").wait(ctx);
+      {  // a group that goes at once, its last call a parcel on one side
+        const auto part = comm.split(ctx, comm.rank() == 2 ? 1 : 0, comm.rank());
+        part->all_reduce(ctx, t, "part").wait(ctx);
+        if (part->world() == 2 && part->rank() == 0) part->send(ctx, t, 1, "parcel").wait(ctx);
+        if (part->world() == 2 && part->rank() == 1) part->recv(ctx, from, 0, "parcel").wait(ctx);
+      }
+      comm.all_reduce(ctx, t, "sum again").wait(ctx);
+    });
+  }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ ThreadGroup::ThreadGroup(int world, std::chrono::milliseconds timeout)
       posts_(at(world)),
       here_(at(world), false),
       reading_(at(world), false),
+      leaving_(at(world), false),
       last_(at(world)),
       arrived_(at(world)),
       parcels_(at(world) * at(world)) {}
@@ -58,7 +59,9 @@ void ThreadGroup::meet(int rank, const CommPost& post, bool opens) {
     here_.assign(here_.size(), false);
     count_ = 0;
     ++round_;
-    reading_.assign(reading_.size(), opens && disagreement().empty());
+    const bool agreed = disagreement().empty();
+    reading_.assign(reading_.size(), opens && agreed);
+    leaving_.assign(leaving_.size(), !opens && agreed);
     if (opens) arrived_.assign(arrived_.size(), Clock::now());
     changed_.notify_all();
   } else if (!wait_for(lock, [&] { return round_ != mine; })) {
@@ -125,8 +128,20 @@ Event ThreadGroup::collect(int from, int to) {
     throw_failure();
   }
   p.stage = Stage::empty;
+  leaving_[at(from)] = true;
   arrived_[at(from)] = std::max(arrived_[at(from)], p.met);
   return p.done;
+}
+
+void ThreadGroup::leave(int rank) {
+  const std::lock_guard lock(mutex_);
+  leaving_[at(rank)] = false;
+  changed_.notify_all();
+}
+
+void ThreadGroup::wait_until_all_left() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return std::find(leaving_.begin(), leaving_.end(), true) == leaving_.end(); });
 }
 
 std::string ThreadGroup::disagreement() const {

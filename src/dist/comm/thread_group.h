@@ -53,6 +53,12 @@ class ThreadGroup {
   void give_back(int to, int from, Event done);
   Event collect(int from, int to);  // returns the receiver's `done`
 
+  // After close, and after collect, a rank waits for events of others; then it says so. A rank that goes
+  // away, and its events with it, waits for that first. No time limit: who waits for an event waits for
+  // nobody.
+  void leave(int rank);
+  void wait_until_all_left();
+
   // Instead of close, after an error: ends the collective for all, and returns when no rank reads any more,
   // for the caller is about to free what it has posted. No time limit: a rank that reads waits for nobody.
   void abandon(int rank, const std::string& why);
@@ -105,6 +111,7 @@ class ThreadGroup {
   std::vector<CommPost> posts_;     // of the last complete one; stable until every rank has come to the next
   std::vector<bool> here_;
   std::vector<bool> reading_;
+  std::vector<bool> leaving_;      // between close or collect and leave
   std::vector<std::string> last_;  // what each rank called last
   std::vector<Clock::time_point> arrived_;
   std::vector<Parcel> parcels_;

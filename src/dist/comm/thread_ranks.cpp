@@ -52,8 +52,12 @@ void run_thread_ranks(int world, const RankOptions& options,
   }
   for (std::thread& t : threads) t.join();
   // The first failure and not what the others made of it.
-  if (group->failed_rank() >= 0)
-    std::rethrow_exception(errors[static_cast<std::size_t>(group->failed_rank())]);
+  if (group->failed_rank() < 0) return;
+  if (const auto& first = errors[static_cast<std::size_t>(group->failed_rank())])
+    std::rethrow_exception(first);
+  for (const std::exception_ptr& e : errors) {  // the first one got over it: a part of the ranks had failed
+    if (e) std::rethrow_exception(e);
+  }
 }
 
 }  // namespace kiln

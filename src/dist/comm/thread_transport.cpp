@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/on_exit.h"
 #include "device/owned.h"
 #include "dist/comm/reduce_ranks.h"
 #include "dist/comm/thread_group.h"
@@ -20,6 +21,7 @@ class ThreadTransport final : public Transport {
     if (world() > kMaxThreadRanks)
       throw Error(cat("at most ", kMaxThreadRanks, " ranks can be threads of one process"));
   }
+  ~ThreadTransport() override { group_->wait_until_all_left(); }  // another may be about to wait for `done_`
 
   std::string_view name() const override { return "threads"; }
   int rank() const override { return rank_; }
@@ -97,6 +99,7 @@ class ThreadTransport final : public Transport {
       if (post.done.handle != nullptr) backend_.record(done_, stream);
       group_->close(rank_, post);
     });
+    const OnExit left([&] { group_->leave(rank_); });
     for_each_event(stream, &CommPost::done);
   }
   void for_each_event(Stream stream, Event CommPost::* event) {
@@ -178,6 +181,7 @@ class ThreadTransport final : public Transport {
       }
       if (sends) {
         const Event done = group_->collect(rank_, call.peer);
+        const OnExit left([&] { group_->leave(rank_); });
         if (done.handle != nullptr) backend_.wait(stream, done);
       }
     });

@@ -214,6 +214,9 @@ BenchAllReduceReport bench_allreduce(const BenchAllReduceRequest& request,
     r.transports = {launched.transport};
     r.ranks = {launched.world};
   }
+  if (is_rank && r.algorithms.size() > 1)
+    throw Error("ranks that were started meet once, so they measure one --algorithm",
+                "name one, or leave `kiln run` out: bench allreduce starts ranks itself", ErrorKind::usage);
   for (const std::string& transport : r.transports) {
     for (const int ranks : r.ranks) {
       for (const std::string& algorithm : r.algorithms) {

@@ -74,9 +74,7 @@ void check_losses(BenchDdpReport& report) {
       first = &row;
       continue;
     }
-    const double a = first->run.loss, b = row.run.loss;
-    if (!(std::abs(a - b) <= 1e-3 * std::abs(a)))
-      row.wrong = fmt::format("its last loss is {:.6g}, that of {} {:.6g}", b, first->form, a);
+    row.wrong = wrong_loss(row.run, first->run, first->form);
   }
 }
 

@@ -85,7 +85,7 @@ std::vector<std::string> remarks(const BenchDdpReport& report) {
   for (const DdpRow& r : report.rows) {
     if (!r.wrong.empty()) lines.push_back(fmt::format("{} is WRONG: {}", r.form, r.wrong));
     if (!r.run.timing.stable())
-      lines.push_back(fmt::format("{} {}: noisy ({})", r.form, bucket_text(r),
+      lines.push_back(fmt::format("{} {}: {}", r.form, bucket_text(r),
                                   r.run.timing.noise().empty() ? "few samples" : r.run.timing.noise()));
   }
   if (report.stopped) lines.push_back("stopped before its last row");

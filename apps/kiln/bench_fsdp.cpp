@@ -77,7 +77,8 @@ ordered_json row_json(const BenchFsdpReport& report, const FsdpRow& r) {
                       {"ranks", q.ranks},
                       {"transport", "threads"},
                       {"link", q.link ? "modelled" : "none"},
-                      {"gate", "passed"}};
+                      {"gate", r.wrong.empty() ? "passed" : "failed"}};
+  if (!r.wrong.empty()) row["reason"] = r.wrong;
   if (q.link) row["link_model"] = q.link->str();
   row.update(timing_json(r.run.timing));
   row.update({{"communication_ms", totals_of(r.run.ledger).communication / 1e3},
@@ -123,7 +124,8 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
   progress(fmt::format("{} compute alone", r.size.name));
   report.compute = time_ranks(work, compute_alone(DType::f32)).timing;
   for (const int k : r.prefetch) {
-    if (r.stop && r.stop()) break;
+    report.stopped = r.stop && r.stop();
+    if (report.stopped) break;
     progress(fmt::format("{} prefetch {}", r.size.name, k));
     StrategyOptions options;
     options.prefetch = k;
@@ -134,6 +136,8 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
   }
   progress("");
   for (FsdpRow& row : report.rows) {
+    const FsdpRow& first = report.rows.front();
+    row.wrong = wrong_loss(row.run, first.run, fmt::format("prefetch {}", first.prefetch));
     if (r.link)
       row.predicted = replay_gathers(windows_with_sums(report.rows.front().run), row.prefetch, r.ranks,
                                      seconds_on(*r.link, r.ranks));
@@ -161,7 +165,8 @@ std::string fsdp_page(const BenchFsdpReport& report, PageFormat format) {
                  {"device", report.device},
                  {"host", host_json(report)},
                  {"build_id", build_info().build_id},
-                 {"rows", rows}},
+                 {"rows", rows},
+                 {"stopped", report.stopped}},
                 2) +
            "\n";
   }
@@ -170,13 +175,20 @@ std::string fsdp_page(const BenchFsdpReport& report, PageFormat format) {
   for (const FsdpRow& r : report.rows)
     text += heading(fmt::format("prefetch {}: did the gather arrive in time?", r.prefetch), format) +
             written(layer_table(r), 3, format);
+  for (const FsdpRow& r : report.rows) {
+    if (!r.wrong.empty())
+      text += remark(fmt::format("prefetch {} is WRONG: {}", r.prefetch, r.wrong), format);
+  }
+  if (report.stopped) text += remark("stopped before its last row", format);
   return text;
 }
 
 std::vector<std::string> fsdp_result_lines(const BenchFsdpReport& report) {
   std::vector<std::string> lines;
-  for (const FsdpRow& r : report.rows)
+  for (const FsdpRow& r : report.rows) {
+    if (!r.wrong.empty()) continue;
     lines.push_back(result_line("bench fsdp", row_json(report, r), r.run.timing, host_json(report)));
+  }
   return lines;
 }
 

@@ -22,6 +22,7 @@ struct FsdpRow {
   int prefetch = 0;
   RanksTiming run;
   GatherReplay predicted;  // from the uses of the first row, on the link; empty without one
+  std::string wrong;       // why it does not count; empty: it does
 };
 
 struct BenchFsdpReport {
@@ -30,6 +31,7 @@ struct BenchFsdpReport {
   BenchFsdpRequest request;
   Timing compute;  // of a step of the same ranks that share nothing
   std::vector<FsdpRow> rows;
+  bool stopped = false;
 };
 
 void check_bench_fsdp(const BenchFsdpRequest& request);

@@ -1,5 +1,7 @@
 #include "kiln/bench_ranks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <thread>
@@ -136,6 +138,11 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
       made.observe_gathers = [sharded](GatherObserver* o) { sharded->observe(o); };
     return made;
   };
+}
+
+std::string wrong_loss(const RanksTiming& run, const RanksTiming& first, const std::string& first_name) {
+  if (std::abs(run.loss - first.loss) <= 1e-3 * std::abs(first.loss)) return {};  // NaN is not
+  return fmt::format("its last loss is {:.6g}, that of {} {:.6g}", run.loss, first_name, first.loss);
 }
 
 void check_study_ranks(const std::string& transport, int ranks) {

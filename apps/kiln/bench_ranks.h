@@ -46,6 +46,10 @@ struct RanksTiming {
   double loss = 0;                 // of the last step
 };
 
+// The gate of such rows: whatever the strategy, the training is the same. Why `run` fails it beside `first`;
+// empty: it does not.
+std::string wrong_loss(const RanksTiming& run, const RanksTiming& first, const std::string& first_name);
+
 struct RanksPlan {
   int ranks = 1;
   RankOptions options;

@@ -99,6 +99,11 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
         row.compute = compute[ranks];
         row.measured = time_ranks(work, make);
         if (!row.measured->here) continue;  // a process that is not the first rank
+        const auto first = std::find_if(report.rows.begin(), report.rows.end(), [&](const ZeroRow& other) {
+          return other.ranks == ranks && other.measured;
+        });
+        if (first != report.rows.end())
+          row.wrong = wrong_loss(*row.measured, *first->measured, fmt::format("stage {}", first->stage));
       }
       report.rows.push_back(std::move(row));
     }

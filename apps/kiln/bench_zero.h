@@ -30,6 +30,7 @@ struct ZeroRow {
   RanksTiming planned;  // on meta
   std::optional<RanksTiming> measured;
   std::string not_measured;  // why not
+  std::string wrong;         // why what was measured does not count; empty: it does
   double compute = 0;        // seconds of the step of so many ranks without communication
   ZeroTheory theory;
 

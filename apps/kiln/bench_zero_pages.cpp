@@ -103,7 +103,10 @@ ordered_json row_json(const BenchZeroReport& report, const ZeroRow& r) {
                       {"link", q.link ? "modelled" : "none"},
                       {"bucket_mb", q.bucket_mb},
                       {"params", report.parameters},
-                      {"gate", r.measured ? "passed" : "predicted"}};
+                      {"gate", !r.measured       ? "predicted"
+                               : r.wrong.empty() ? "passed"
+                                                 : "failed"}};
+  if (!r.wrong.empty()) row["reason"] = r.wrong;
   if (q.link) row["link_model"] = q.link->str();
   if (!r.measured) row["reason"] = r.not_measured;
   row["predicted_memory"] = moments_json(r.planned.memory);
@@ -202,6 +205,8 @@ std::string zero_page(const BenchZeroReport& report, PageFormat format) {
   for (const ZeroRow& r : report.rows) {
     if (!r.measured && report.request.measure)
       text += remark(fmt::format("stage {} of {} ranks: {}", r.stage, r.ranks, r.not_measured), format);
+    if (!r.wrong.empty())
+      text += remark(fmt::format("stage {} of {} ranks is WRONG: {}", r.stage, r.ranks, r.wrong), format);
   }
   if (report.stopped) text += remark("stopped before its last row", format);
   return text;
@@ -209,9 +214,11 @@ std::string zero_page(const BenchZeroReport& report, PageFormat format) {
 
 std::vector<std::string> zero_result_lines(const BenchZeroReport& report) {
   std::vector<std::string> lines;
-  for (const ZeroRow& r : report.rows)
+  for (const ZeroRow& r : report.rows) {
+    if (!r.wrong.empty()) continue;
     lines.push_back(result_line("bench zero", row_json(report, r), r.measured ? r.measured->timing : Timing{},
                                 host_json(report)));
+  }
   return lines;
 }
 

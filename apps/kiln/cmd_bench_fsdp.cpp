@@ -54,6 +54,9 @@ void run_bench_fsdp(const Typed& t, const CLI::App& app, const CommonOptions& co
   if (report.rows.empty()) return;  // stopped
   std::fputs(fsdp_page(report, format).c_str(), stdout);
   append_results(common.out, fsdp_result_lines(report));
+  for (const FsdpRow& r : report.rows) {
+    if (!r.wrong.empty()) throw Error(fmt::format("fsdp with prefetch {}: {}", r.prefetch, r.wrong));
+  }
   if (!pictures) return;
   std::vector<NamedLedger> steps;
   for (const FsdpRow& r : report.rows)

@@ -61,6 +61,9 @@ void run_bench_zero(const Typed& t, const CLI::App& app, const CommonOptions& co
   if (report.rows.empty()) return;  // stopped, or a process that is not the first rank
   std::fputs(zero_page(report, format).c_str(), stdout);
   append_results(common.out, zero_result_lines(report));
+  for (const ZeroRow& r : report.rows) {
+    if (!r.wrong.empty()) throw Error(fmt::format("stage {} on {} ranks: {}", r.stage, r.ranks, r.wrong));
+  }
   if (!pictures) return;
   for (const std::string& path : write_pictures(common.out, "zero", zero_pictures(report)))
     fmt::print(stderr, "wrote {}\n", path);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -45,7 +46,34 @@ void run_threads(const Typed& t, int ranks, const std::string& flight,
   }
 }
 
-void run_run(const Typed& t, const std::string& out) {
+// Any other command would run as often as there are ranks, each printing its page into the others'.
+void check_command(const std::vector<std::string>& words) {
+  const auto has = [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  const std::string& name = words.front();
+  if (name == "run") throw Error("kiln run cannot start kiln run", {}, ErrorKind::usage);
+  if (name == "train" || (name == "doctor" && has("--collectives")) ||
+      (name == "bench" && has("allreduce")) || has("--help") || has("-h"))
+    return;
+  const std::string shown =
+      name + (words.size() > 1 && (name == "bench" || name == "doctor") ? " " + words[1] : "");
+  throw Error(
+      fmt::format("kiln {} is no command of several ranks", shown),
+      "train, doctor --collectives and bench allreduce are; bench ddp, zero and fsdp start theirs themselves",
+      ErrorKind::usage);
+}
+
+// What was said before `--` and means the command.
+std::vector<std::string> with_common(std::vector<std::string> words, const CommonOptions& common) {
+  if (common.json) words.emplace_back("--json");
+  if (common.device != "auto") words.insert(words.end(), {"--device", common.device});
+  if (common.seed != 0) words.insert(words.end(), {"--seed", std::to_string(common.seed)});
+  return words;
+}
+
+void run_run(const Typed& t, const CommonOptions& common) {
+  const std::string& out = common.out;
   const int ranks = parse_number<int>("--nproc", t.ranks, 1, 1 << 16);
   index_of("--transport", t.transport, {"mpi", "threads", "nccl"});
   const double timeout = parse_number<double>("--comm-timeout", t.timeout, 0.1, 1e6);
@@ -54,7 +82,8 @@ void run_run(const Typed& t, const std::string& out) {
   if (command.empty())
     throw Error("kiln run needs a command after `--`", "kiln run --nproc 4 -- doctor --collectives",
                 ErrorKind::usage);
-  if (command.front() == "run") throw Error("kiln run cannot start kiln run", {}, ErrorKind::usage);
+  check_command(command);
+  command = with_common(std::move(command), common);
   if (std::getenv(kLaunchFolderVariable) != nullptr)
     throw Error("kiln run was started by kiln run", "one of them is enough", ErrorKind::usage);
   if (t.transport == "threads") return run_threads(t, ranks, flight_folder(out), command);
@@ -84,7 +113,7 @@ CommandBody add_run(CLI::App& app, const CommonOptions& common) {
   app.add_option("--host", t->hosts, "Machines, as mpirun's --host has them (default this one)")
       ->type_name("A,B");
   app.add_option("--word", t->command, "A word after `--`")->allow_extra_args(false)->group("");
-  return [t, &common] { run_run(*t, common.out); };
+  return [t, &common] { run_run(*t, common); };
 }
 
 }  // namespace kiln::cli

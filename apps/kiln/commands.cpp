@@ -17,7 +17,7 @@ std::span<const Command> commands() {
        add_sample},
       {"eval", "how well a model predicts a text: loss, perplexity, bits per byte",
        "kiln eval --checkpoint runs/README-nano --text README.md --json", add_eval},
-      {"bench", "timed studies: op, step, warmup, attention, flash, allreduce, leaderboard",
+      {"bench", "timed studies: op, step, warmup, attention, flash, allreduce, ddp, zero, fsdp, leaderboard",
        "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16", add_bench},
       {"study", "all sweeps of the 2025 or 2026 course, one after another, into one folder",
        "kiln study 2025 --scale tiny", add_study},

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "device/device_room.h"
+#include "device/gpu_info.h"
 #include "dist/parallel_rank.h"
 #include "kiln/run_keeper.h"
 #include "kiln/train_options.h"
@@ -33,12 +34,22 @@ ModelConfig with_vocabulary(ModelConfig c, const TrainRequest& r, int32_t of_tex
   return c;
 }
 
-// What a rank of the run will take on this very device, which all of them share. Refuses one that cannot be,
-// for want of room or of a kernel.
-MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, const RankContext& ctx) {
+// Ranks that live on the first one's device: all threads do; of processes those of this machine, dealt out to
+// its GPUs.
+int ranks_on_device(const RankContext& ctx, const Communicator& comm) {
+  if (comm.world() == 1 || comm.transport() == "threads") return comm.world();
+  const int here = read_rank_env().local_world;
+  const int gpus = ctx.device().type == DeviceType::cuda ? static_cast<int>(list_gpus().size()) : 1;
+  return std::max(1, (here + gpus - 1) / std::max(1, gpus));
+}
+
+// What a rank of the run will take on this very device, which `sharing` of them share. Refuses one that
+// cannot be, for want of room or of a kernel.
+MemoryStats checked_memory(const MemoryRequest& request, RankOptions options, const RankContext& ctx,
+                           int sharing) {
   options.meta_compute_capability = ctx.traits().compute_capability;
   const MemoryStats memory = predict_memory(request, options);
-  require_room(request, options, memory, room_on(options.device) / static_cast<std::size_t>(options.world));
+  require_room(request, options, memory, room_on(options.device) / static_cast<std::size_t>(sharing));
   return memory;
 }
 
@@ -189,8 +200,8 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   if (first && !done) {
     RankOptions rank = rank_options_of(r, comm.world());
     rank.threads = ctx.pool().threads();
-    memory =
-        checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing}, rank, ctx);
+    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing}, rank,
+                            ctx, ranks_on_device(ctx, comm));
   }
   if (first && r.fresh) {
     if (const std::string aside = folder->set_aside(); !aside.empty())
@@ -245,6 +256,7 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
 
   TrainSetup setup = describe(r, ctx, model, memory, text);
   setup.first_step = state.step();
+  setup.transport = comm.transport();
   setup.resumed = found.value_or("");
   if (share.tuning) setup.products = folder->file("gemm.json");
   record_run(*folder, r, setup, view);

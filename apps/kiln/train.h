@@ -80,7 +80,8 @@ struct TrainSetup {
   double step_flops = 0;  // model operations of one step, all micro-steps together
   double peak_flops = 0;  // a second, measured: what this machine's multiply-adds reach
   std::string isa;
-  std::string products;  // where the choices of its matrix products are kept; empty: the library's own
+  std::string transport;  // what carries the ranks' collectives
+  std::string products;   // where the choices of its matrix products are kept; empty: the library's own
 };
 
 struct TrainOutcome {

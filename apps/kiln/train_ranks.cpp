@@ -1,6 +1,7 @@
 #include "kiln/train_ranks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "dist/comm/reduce_ranks.h"
@@ -18,7 +19,7 @@ double read(RankContext& ctx, const Tensor& one) {
 }
 
 Tensor written(RankContext& ctx, double value) {
-  const Tensor one = ctx.empty({1}, DType::f64, Tag::comm);
+  const Tensor one = ctx.empty({1}, DType::f64, Tag::workspace);  // not part of the step that was predicted
   ctx.upload(one, &value);
   return one;
 }
@@ -37,6 +38,8 @@ RanksRequest ranks_of(const TrainRequest& r) {
   if (launched && r.ranks != ranks.world)
     throw Error(cat("--ranks is ", r.ranks, ", and ", ranks.world, " were started"), "leave --ranks out",
                 ErrorKind::usage);
+  const bool told = std::getenv(kTransportVariable) != nullptr;  // else it was a guess
+  if (launched && !told && (r.transport == "mpi" || r.transport == "nccl")) ranks.transport = r.transport;
   if (launched && r.transport != "auto" && r.transport != ranks.transport)
     throw Error(cat("--transport is ", r.transport, ", and the ranks were started with ", ranks.transport),
                 cat("`kiln run --transport ", r.transport, " ...` starts them so"), ErrorKind::usage);

@@ -55,13 +55,18 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
                       s.validation_tokens);
   text += fmt::format("step     {} x {} tokens x {} = {} tokens, {:.3g} GFLOP\n", r.batch, r.context,
                       r.micro_steps, s.tokens_per_step, s.step_flops / 1e9);
+  if (r.ranks > 1)
+    text += fmt::format("ranks    {}{} over {}{}{}\n", r.ranks,
+                        r.tensor_ranks > 1 ? fmt::format(", {} to a model", r.tensor_ranks) : "", s.transport,
+                        r.strategy == "none" ? "" : ", " + r.strategy,
+                        r.link.empty() ? "" : fmt::format(", link=modelled ({})", r.link));
   text += r.device.type == DeviceType::cuda
               ? fmt::format("machine  {}, {}\n", r.device.str(),
                             s.peak_flops > 0
                                 ? fmt::format("{:.0f} GFLOP/s of products measured now", s.peak_flops / 1e9)
                                 : "too full to measure its products")
-              : fmt::format("machine  {} threads, {}, {:.0f} GFLOP/s of multiply-adds measured now\n",
-                            s.threads, s.isa, s.peak_flops / 1e9);
+              : fmt::format("machine  {} thread{}, {}, {:.0f} GFLOP/s of multiply-adds measured now\n",
+                            s.threads, s.threads == 1 ? "" : "s", s.isa, s.peak_flops / 1e9);
   if (!s.resumed.empty()) text += fmt::format("resumed  after step {}, from {}\n", s.first_step, s.resumed);
   if (!s.products.empty() && !s.resumed.empty())
     text += fmt::format("products as chosen in {}\n", s.products);

@@ -33,7 +33,9 @@ void check_chunks(int chunks, int ranks) {
     throw Error(cat("--canonical with ", chunks, " chunks on ", ranks,
                     " ranks: every rank must have a power of two of them, and the ranks be one, or the sums "
                     "could not be in one order for any number of ranks"),
-                cat("take 1, 2, 4, ... ranks", is_power_of_two(chunks) ? "" : ", and --chunks 8, say"),
+                is_power_of_two(ranks)
+                    ? "--chunks says how many, a power of two that the sequences of a step divide into"
+                    : "take 1, 2, 4, ... ranks",
                 ErrorKind::usage);
 }
 

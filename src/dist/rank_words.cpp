@@ -11,8 +11,8 @@ std::vector<double> gather(RankContext& ctx, Communicator& comm, const std::vect
                            std::string_view subject) {
   const auto n = static_cast<int64_t>(mine.size());
   std::vector<double> all(mine.size() * static_cast<std::size_t>(comm.world()));
-  const Tensor shard = ctx.empty({n}, DType::f64, Tag::comm);
-  const Tensor whole = ctx.empty({n * comm.world()}, DType::f64, Tag::comm);
+  const Tensor shard = ctx.empty({n}, DType::f64, Tag::workspace);
+  const Tensor whole = ctx.empty({n * comm.world()}, DType::f64, Tag::workspace);
   ctx.upload(shard, mine.data());
   comm.all_gather(ctx, shard, whole, subject).wait(ctx);
   ctx.download(all.data(), whole);

@@ -173,10 +173,9 @@ std::function<void(int64_t)> step_notes() {
 RanksRequest launched_request(const ReadEnvironment& environment) {
   RanksRequest r;
   const RankEnv env = read_rank_env(environment);
-  if (env.launched() && env.world > 1) {
-    r.transport = "mpi";
-    r.world = env.world;
-  }
+  if (env.launched()) r.world = env.world;
+  // torchrun's ranks meet over TCP, and have no MPI.
+  if (env.launched() && env.world > 1) r.transport = env.source == "torchrun" ? "nccl" : "mpi";
   if (const char* const transport = environment(kTransportVariable)) r.transport = transport;
   int world = 0;
   read_variable(environment, kRanksVariable, 1, 1 << 16, world);

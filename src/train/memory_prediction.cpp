@@ -95,11 +95,14 @@ void require_room(const MemoryRequest& request, const RankOptions& rank, const M
     return predict_memory(r, rank).peak_total;
   });
   const std::string others = "--precision bf16, --recompute block, a smaller --context or --size";
-  throw Error(cat("this run needs ", human({predicted.peak_total}), " of memory; ", human({room}),
-                  " are free on ", rank.device.str(), "; peaks: ", needed_by_tag(predicted)),
-              fits > 0 ? cat("the largest --batch that fits is ", fits, " (", batch,
-                             " was asked for; --accumulate makes up for it); or ", others)
-                       : cat("no --batch fits: take ", others));
+  const int64_t ranks = rank.world / request.layout.tensor_ranks;  // that share the batch out
+  throw Error(
+      cat("this run needs ", human({predicted.peak_total}), " of memory",
+          rank.world > 1 ? " on each rank" : "", "; ", human({room}), " are free on ", rank.device.str(),
+          rank.world > 1 ? " for each" : "", "; peaks: ", needed_by_tag(predicted)),
+      fits > 0 ? cat("the largest --batch that fits is ", fits * ranks, " (", batch * ranks,
+                     " was asked for; --accumulate makes up for it); or ", others)
+               : cat("no --batch fits: take ", others));
 }
 
 }  // namespace kiln

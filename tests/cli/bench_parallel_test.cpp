@@ -2,6 +2,8 @@
 // runs as small as they get.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -358,6 +360,17 @@ TEST(BenchFsdp, RunsEveryDepth) {
   }
   r.batch = 3;
   EXPECT_THROW(check_bench_fsdp(r), Error);
+}
+
+TEST(BenchParallel, ALossThatIsAnotherFailsTheGate) {
+  RanksTiming first, run;
+  first.loss = 5;
+  run.loss = 5.004;
+  EXPECT_EQ(wrong_loss(run, first, "stage 0"), "");
+  run.loss = 5.006;
+  EXPECT_EQ(wrong_loss(run, first, "stage 0"), "its last loss is 5.006, that of stage 0 5");
+  run.loss = std::nan("");
+  EXPECT_NE(wrong_loss(run, first, "stage 0"), "");
 }
 
 }  // namespace

@@ -168,6 +168,14 @@ TEST(LaunchedRequest, AsTheEnvironmentSays) {
       request({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}, {"KILN_TRANSPORT", "nccl"}})
           .transport,
       "nccl");
+  // One rank is a rank too, and torchrun's have no MPI.
+  const RanksRequest one =
+      request({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}, {"KILN_TRANSPORT", "mpi"}});
+  EXPECT_EQ(one.transport, "mpi");
+  EXPECT_EQ(one.world, 1);
+  const RanksRequest torch = request({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(torch.transport, "nccl");
+  EXPECT_EQ(torch.world, 2);
   EXPECT_THROW((void)request({{"KILN_COMM_TIMEOUT", "soon"}}), Error);
 }
 

@@ -151,6 +151,12 @@ expect_status 2 "a mistyped option"
 one_line_of_errors "a mistyped option"
 run run --nproc 2
 expect_status 2 "no command"
+run run --nproc 2 -- sizes
+expect_status 2 "a command without ranks"
+expect_line "no command of several ranks" err
+run run --json --nproc 1 -- train --size nano --steps 1 --batch 2 --context 16 --out "$work/single"
+expect_status 0 "a run of one rank"
+expect_line '"ranks": 1' out
 run run --nproc 0 -- doctor
 expect_status 2 "no ranks"
 run run --nproc 2 --transport smoke -- doctor

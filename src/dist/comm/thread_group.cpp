@@ -114,6 +114,7 @@ void ThreadGroup::give_back(int to, int from, Event done) {
   Parcel& p = parcel(from, to);
   p.done = done;
   p.stage = Stage::back;
+  leaving_[at(from)] = failure_.empty();  // from now on: it will wait for `done` when it collects
   changed_.notify_all();
 }
 
@@ -128,7 +129,6 @@ Event ThreadGroup::collect(int from, int to) {
     throw_failure();
   }
   p.stage = Stage::empty;
-  leaving_[at(from)] = true;
   arrived_[at(from)] = std::max(arrived_[at(from)], p.met);
   return p.done;
 }
@@ -203,7 +203,7 @@ void ThreadGroup::abort(int rank, const std::string& why) {
 
 void ThreadGroup::abandon(int rank, const std::string& why) {
   std::unique_lock lock(mutex_);
-  reading_[at(rank)] = false;
+  reading_[at(rank)] = leaving_[at(rank)] = false;
   fail(rank, cat(name(rank), " failed: ", why));
   changed_.wait(lock, [&] { return std::find(reading_.begin(), reading_.end(), true) == reading_.end(); });
 }

@@ -111,7 +111,7 @@ class ThreadGroup {
   std::vector<CommPost> posts_;     // of the last complete one; stable until every rank has come to the next
   std::vector<bool> here_;
   std::vector<bool> reading_;
-  std::vector<bool> leaving_;      // between close or collect and leave
+  std::vector<bool> leaving_;      // from close, or from what it gets back, until it has left
   std::vector<std::string> last_;  // what each rank called last
   std::vector<Clock::time_point> arrived_;
   std::vector<Parcel> parcels_;

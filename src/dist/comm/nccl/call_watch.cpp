@@ -38,16 +38,27 @@ std::string CallWatch::failure() {
   return failure_;
 }
 
+// False, with why, where the device itself has failed: nothing passes there any more.
+bool CallWatch::passed(Event event, std::string& lost) {
+  try {
+    return event_passed(backend_, event);
+  } catch (const std::exception& e) {
+    lost = e.what();
+    return false;
+  }
+}
+
 void CallWatch::loop() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    while (!calls_.empty() && event_passed(backend_, calls_.front().done)) {
+    std::string lost;
+    while (!calls_.empty() && passed(calls_.front().done, lost)) {
       spare_.push_back(calls_.front().done);
       calls_.pop_front();
       if (!calls_.empty()) calls_.front().begun = std::chrono::steady_clock::now();  // it begins only now
     }
     if (!calls_.empty() && failure_.empty()) {
-      std::string why = comm_.trouble();
+      std::string why = lost.empty() ? comm_.trouble() : lost;
       const bool late = std::chrono::steady_clock::now() - calls_.front().begun > timeout_;
       if (why.empty() && late) why = cat("not done after ", timeout_.count(), " ms on the device");
       if (!why.empty()) {

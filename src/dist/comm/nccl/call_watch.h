@@ -33,6 +33,7 @@ class CallWatch {
     std::chrono::steady_clock::time_point begun;
   };
   void loop();
+  bool passed(Event event, std::string& lost);
 
   Backend& backend_;
   NcclComm& comm_;

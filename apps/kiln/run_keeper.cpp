@@ -35,11 +35,10 @@ void RunKeeper::on_step(const StepReport& r) {
 }
 
 void RunKeeper::on_save(const StepScalars& last) {
-  if (saver_ == nullptr) return;
   state_.scalars = last;
   if (!request_.overfit) state_.loader = loader_.state();  // else the first batch is always the one
-  saver_->save(state_);
-  if (!saver_->error()) view_.on_saved(last.attempt, saver_->last_good());
+  saver_.save(state_);
+  if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
 }
 
 void RunKeeper::on_sample(int64_t step) {

@@ -8,8 +8,7 @@ namespace kiln::cli {
 
 class RunKeeper final : public RunListener {
  public:
-  // `saver` may be null: then nothing is saved.
-  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver* saver,
+  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
             const BatchLoader& loader, TrainState state)
       : request_(request),
         parts_(parts),
@@ -31,7 +30,7 @@ class RunKeeper final : public RunListener {
   const TrainRequest& request_;
   CheckpointParts parts_;
   TrainView& view_;
-  RunSaver* saver_;
+  RunSaver& saver_;
   const BatchLoader& loader_;
   TrainState state_;
   bool warm_ = false;  // the first step of a process also warms everything up

@@ -143,11 +143,6 @@ TrainOutcome already_done(const TrainState& state, const std::string& checkpoint
   return outcome;
 }
 
-// Which option it is that leaves every rank with a part.
-std::string who_shares(const TrainRequest& r) {
-  return r.tensor_ranks > 1 ? cat("--tp ", r.tensor_ranks) : cat("--strategy ", r.strategy);
-}
-
 // What one rank does. The first of them has the folder, speaks and saves; the others train beside it.
 TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& comm, TrainShare& share,
                         TrainView& view, const std::atomic<bool>& stop) {
@@ -189,9 +184,6 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
     state.loader = loader.state();
   }
   const bool done = found && state.step() >= r.steps;
-  if (found && !done && r.tensor_ranks > 1)
-    throw Error(cat(who_shares(r), " cannot go on from ", *found, ": a rank has a part of every weight"),
-                "go on without --tp, or begin anew with --fresh", ErrorKind::unavailable);
 
   // A run that cannot be is refused before anything in the folder is moved or removed.
   ParamLayout layout = layout_for(precision_of(r), shape, place.data().world(), strategy);
@@ -241,12 +233,6 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   if (comm.world() > 1) run_options.agree_to_stop = agreement(ctx, comm, run_options.first);
   TrainingRun run(ctx, model, step, shape, loader, text.validation, run_options);
   const SaveOptions saving{r.keep, r.stop_on_save_error};
-  const bool saves = r.tensor_ranks == 1;  // files know whole tensors only
-  if (!first && !saves) {
-    RunListener nobody;
-    run.run(nobody, stop);
-    return {};
-  }
   if (!first) {
     RunSaver saver(nullptr, parts, saving, {});
     SavingRank other(saver, std::move(state));
@@ -264,8 +250,7 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
 
   RunSaver saver(*folder, parts, saving, warn);
   saver.start_from(setup.resumed);
-  if (!saves) view.on_warning(cat("nothing is saved: with ", who_shares(r), " every rank has a part"));
-  RunKeeper keeper(r, parts, view, saves ? &saver : nullptr, loader, std::move(state));
+  RunKeeper keeper(r, parts, view, saver, loader, std::move(state));
   TrainOutcome outcome = run_steps(run, keeper, saver, setup.first_step, stop);
   outcome.parameters = setup.parameters;
   outcome.skipped = step.finish().skipped;

@@ -207,9 +207,6 @@ void check_request(const TrainRequest& r) {
   check_schedule(schedule_of(r));
   (void)precision_of(r);
   check_parts(model_of(r), r.tensor_ranks);
-  if (r.tensor_ranks > 1 && std::filesystem::is_directory(r.model))
-    throw Error(cat("--tp is ", r.tensor_ranks, ", and the weights in ", r.model, " are read whole only"),
-                "--tp is for a model that begins from nothing: give its config.json", ErrorKind::unavailable);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // Values of a rank's flat buffers by the names that go to disk, as fp32, in pieces: weights
 // (model/param_values.h) or an optimizer's moments (train/moment_values.h). A rank may hold a weight whole,
-// in part or not at all; what is written to a name goes to the part that is here.
+// in part or not at all: some rows or columns of it (tensor parallelism), a range of those (sharding). What
+// is written to a name goes to the part that is here.
 #pragma once
 
 #include <span>
@@ -8,13 +9,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/element_runs.h"
 #include "model/weight_source.h"
 
 namespace kiln {
 
-// Elements [begin, begin + count) of a weight, at `at` of the flat buffer.
+// Elements of a weight, one behind the other from `at` of the flat buffer on.
 struct ValuePiece {
-  int64_t begin, count, at;
+  ElementRuns elements;
+  int64_t at;
 };
 
 class NamedValues : public WeightSource {
@@ -34,12 +37,13 @@ class NamedValues : public WeightSource {
  protected:
   explicit NamedValues(const char* what) : what_(what) {}
   virtual void upload(int64_t at, std::span<const float> in) = 0;
-  // Elements [begin, begin + count) of the flat parameter stand at `at`. Its views get their parts.
-  void add(const Param& p, int64_t begin, int64_t count, int64_t at);
+  // Elements [begin, begin + count) of the flat parameter, which is `part` of the weights on disk, stand at
+  // `at`. Its views get their parts.
+  void add(const Param& p, const ParamPart& part, int64_t begin, int64_t count, int64_t at);
 
  private:
   struct Weight {
-    Shape shape;
+    Shape shape;  // of the whole
     std::vector<ValuePiece> pieces;
   };
   const Weight& find(const WeightSpec& weight, int64_t first_row, int64_t count) const;

@@ -17,11 +17,11 @@ ParamValues::ParamValues(RankContext& ctx, ParamStore& store)
     if (low < all) {
       const int64_t world = all / low, count = p.padded / world, begin = count * store.data_rank();
       pieces_.push_back({p.offset / world, p.offset + begin});
-      add(p, begin, std::min(count, p.shape.numel() - begin), p.offset / world);
+      add(p, store.part(p), begin, std::min(count, p.shape.numel() - begin), p.offset / world);
       continue;
     }
     const int64_t begin = store.local_begin(p);
-    add(p, begin, std::min(p.local(), p.shape.numel() - begin), p.offset);
+    add(p, store.part(p), begin, std::min(p.local(), p.shape.numel() - begin), p.offset);
   }
   std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.low < b.low; });
 }

@@ -1,11 +1,11 @@
 // A checkpoint written by all ranks of a run. The files are planned to the byte by everybody; the first rank
-// makes them; each rank writes its pieces into their places and tells the checksums; the first joins those to
-// the tensors', writes the manifest and publishes the folder.
+// makes them; each rank writes its pieces into their places and tells what they add to the tensors'
+// checksums; the first puts those together, writes the manifest and publishes the folder.
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <tuple>
+#include <queue>
 
 #include "base/crc32c.h"
 #include "base/on_exit.h"
@@ -22,9 +22,10 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kElements = int64_t{1} << 20;  // at a time
 
-// A run of elements of a tensor that a rank has. Tensors are counted through all files.
+// Elements of a tensor that a rank has. Tensors are counted through all files.
 struct Slice {
-  int64_t tensor, begin, count;
+  int64_t tensor;
+  ElementRuns elements;
   friend auto operator<=>(const Slice&, const Slice&) = default;
 };
 
@@ -48,6 +49,7 @@ class RankSave {
     for (const TensorFile& f : files_) {
       for (const SafetensorsDeclaration& t : f.tensors) list(t, tensor++);
     }
+    checksums_.resize(static_cast<std::size_t>(tensor));
   }
 
   void create(const std::string& folder) const {
@@ -62,15 +64,16 @@ class RankSave {
   void agree() {
     std::vector<double> mine;
     for (const OwnSlice& s : own_) {
-      for (const int64_t n : {s.slice.tensor, s.slice.begin, s.slice.count})
+      const ElementRuns& e = s.slice.elements;
+      for (const int64_t n : {s.slice.tensor, e.begin, e.run, e.runs, e.stride})
         mine.push_back(static_cast<double>(n));
     }
     std::map<Slice, std::vector<int>> holders;
     const auto all = numbers_of_ranks(ctx_, comm_, mine, "checkpoint slices");
     for (std::size_t r = 0; r < all.size(); ++r) {
-      for (std::size_t i = 0; i + 3 <= all[r].size(); i += 3) {
+      for (std::size_t i = 0; i + 5 <= all[r].size(); i += 5) {
         const auto n = [&](std::size_t k) { return static_cast<int64_t>(all[r][i + k]); };
-        holders[{n(0), n(1), n(2)}].push_back(static_cast<int>(r));
+        holders[{n(0), {n(1), n(2), n(3), n(4)}}].push_back(static_cast<int>(r));
       }
     }
     for (const auto& [slice, ranks] : holders)
@@ -83,54 +86,42 @@ class RankSave {
     std::vector<float> piece;
     for (const OwnSlice& s : own_) {
       if (writers_.at(s.slice) != comm_.rank()) continue;
-      const auto [file, index] = place_of(s.slice.tensor);
+      const std::size_t file = place_of(s.slice.tensor).first;
       if (!open[file]) open[file].emplace((fs::path(folder) / files_[file].name).string());
-      uint64_t at = files_[file].begins[index] + static_cast<uint64_t>(s.slice.begin) * sizeof(float);
-      uint32_t checksum = 0;
-      for (int64_t done = 0; done < s.slice.count; done += kElements) {
-        piece.resize(static_cast<std::size_t>(std::min(kElements, s.slice.count - done)));
+      const ElementRuns& elements = s.slice.elements;
+      // Many runs leave the device together; in the file each has a place of its own.
+      for (int64_t done = 0; done < elements.count(); done += kElements) {
+        const int64_t end = std::min(done + kElements, elements.count());
+        piece.resize(static_cast<std::size_t>(end - done));
         s.values->download(s.at + done, piece);
-        const auto bytes = std::as_bytes(std::span(piece));
-        checksum = crc32c(bytes, checksum);
-        open[file]->write(at, bytes);
-        at += bytes.size();
+        elements.for_each_run(done, end, [&](int64_t element, int64_t offset, int64_t n) {
+          const auto run =
+              std::span(piece).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(n));
+          write_run(*open[file], s.slice.tensor, element, std::as_bytes(run));
+        });
       }
-      written_.push_back({s.slice, checksum});
     }
     for (std::optional<PlacedFile>& f : open) {
       if (f) f->sync();
     }
   }
 
-  // Of all ranks' slices, tensor by tensor.
+  // Of all ranks' parts, tensor by tensor.
   void share_checksums() {
-    std::vector<double> mine;
-    for (const auto& [slice, checksum] : written_) {
-      for (const int64_t n : {slice.tensor, slice.begin, slice.count, static_cast<int64_t>(checksum)})
-        mine.push_back(static_cast<double>(n));
-    }
+    const std::vector<double> mine(checksums_.begin(), checksums_.end());
+    std::fill(checksums_.begin(), checksums_.end(), 0);
     for (const std::vector<double>& rank : numbers_of_ranks(ctx_, comm_, mine, "checkpoint checksums")) {
-      for (std::size_t i = 0; i + 4 <= rank.size(); i += 4) {
-        const auto n = [&](std::size_t k) { return static_cast<int64_t>(rank[i + k]); };
-        checksums_[{n(0), n(1), n(2)}] = static_cast<uint32_t>(n(3));
-      }
+      for (std::size_t i = 0; i < checksums_.size(); ++i) checksums_[i] ^= static_cast<uint32_t>(rank.at(i));
     }
   }
 
   std::vector<ManifestFile> describe(const std::string& folder) const {
     std::vector<ManifestFile> described;
-    auto next = checksums_.begin();
-    int64_t tensor = 0;
+    std::size_t tensor = 0;
     for (const TensorFile& f : files_) {
       std::vector<ManifestTensor> tensors;
-      for (const SafetensorsDeclaration& t : f.tensors) {
-        uint32_t joined = 0;
-        for (; next != checksums_.end() && next->first.tensor == tensor; ++next)
-          joined =
-              crc32c_joined(joined, next->second, static_cast<uint64_t>(next->first.count) * sizeof(float));
-        tensors.push_back({t.name, t.bytes(), joined});
-        ++tensor;
-      }
+      for (const SafetensorsDeclaration& t : f.tensors)
+        tensors.push_back({t.name, t.bytes(), checksums_[tensor++]});
       described.push_back(describe_file(folder, f.name, std::move(tensors)));
     }
     return described;
@@ -143,7 +134,18 @@ class RankSave {
     const bool first = t.name.starts_with("m."), moment = first || t.name.starts_with("v.");
     NamedValues& values = !moment ? static_cast<NamedValues&>(weights_) : first ? first_ : second_;
     for (const ValuePiece& p : values.pieces(moment ? t.name.substr(2) : t.name))
-      own_.push_back({{tensor, p.begin, p.count}, &values, p.at});
+      own_.push_back({{tensor, p.elements}, &values, p.at});
+  }
+
+  // Adds the run to the tensor's checksum as well. That of pieces in a row is the exclusive or of each one's,
+  // moved on by the bytes behind it (crc32c_joined with nothing after it): so it does not matter who has
+  // which piece, or how many of them there are, and a rank tells one number a tensor.
+  void write_run(PlacedFile& open, int64_t tensor, int64_t element, std::span<const std::byte> bytes) {
+    const auto [file, index] = place_of(tensor);
+    const uint64_t at = static_cast<uint64_t>(element) * sizeof(float);
+    open.write(files_[file].begins[index] + at, bytes);
+    const uint64_t behind = files_[file].tensors[index].bytes() - at - bytes.size();
+    checksums_[static_cast<std::size_t>(tensor)] ^= crc32c_joined(crc32c(bytes), 0, behind);
   }
 
   std::pair<std::size_t, std::size_t> place_of(int64_t tensor) const {
@@ -153,23 +155,36 @@ class RankSave {
     return {file, index};
   }
 
-  // Every element of every tensor has one writer.
+  // Every element of every tensor has one writer: runs are met in the order they have in the file.
   void check_complete() const {
+    struct NextRun {
+      int64_t begin, left;
+      const ElementRuns* elements;
+      int rank;
+      bool operator<(const NextRun& o) const { return begin > o.begin; }  // the queue's top is the first
+    };
     auto next = writers_.begin();
     int64_t tensor = 0;
     for (const TensorFile& f : files_) {
       for (const SafetensorsDeclaration& t : f.tensors) {
+        std::priority_queue<NextRun> runs;
+        for (; next != writers_.end() && next->first.tensor == tensor; ++next)
+          runs.push(
+              {next->first.elements.begin, next->first.elements.runs, &next->first.elements, next->second});
         int64_t at = 0;
-        for (; next != writers_.end() && next->first.tensor == tensor; ++next) {
-          if (next->first.begin != at) break;
-          at += next->first.count;
+        while (!runs.empty() && runs.top().begin == at) {
+          NextRun r = runs.top();
+          runs.pop();
+          at += r.elements->run;
+          r.begin += r.elements->stride;
+          if (--r.left > 0) runs.push(r);
         }
         const auto all = static_cast<int64_t>(t.bytes() / sizeof(float));
-        if (at != all || (next != writers_.end() && next->first.tensor == tensor))
+        if (at != all || !runs.empty())
           throw Error(cat("the ranks do not make up ", t.name, ": after element ", at, " of ", all,
-                          next != writers_.end() && next->first.tensor == tensor
-                              ? cat(" comes element ", next->first.begin, " of rank ", next->second)
-                              : std::string(" there is none")));
+                          runs.empty()
+                              ? std::string(" there is none")
+                              : cat(" comes element ", runs.top().begin, " of rank ", runs.top().rank)));
         ++tensor;
       }
     }
@@ -182,9 +197,8 @@ class RankSave {
   ParamValues weights_;
   MomentValues first_, second_;
   std::vector<OwnSlice> own_;
-  std::map<Slice, int> writers_;                     // ranks
-  std::vector<std::pair<Slice, uint32_t>> written_;  // by this rank
-  std::map<Slice, uint32_t> checksums_;
+  std::map<Slice, int> writers_;     // ranks
+  std::vector<uint32_t> checksums_;  // of tensors: what this rank adds to them, then those of all
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ MomentValues::MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptim
   std::map<std::string_view, const Param*> params;
   for (const Param& p : store.params()) {
     params.emplace(p.name, &p);
-    if (p.trainable) add(p, 0, 0, 0);  // it has moments, be they all on other ranks
+    if (p.trainable) add(p, store.part(p), 0, 0, 0);  // it has moments, be they all on other ranks
   }
   int64_t at = 0;
   for (const ParamSpan& s : optimizer.spans()) {
@@ -22,7 +22,7 @@ MomentValues::MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptim
       throw Error(cat("the optimizer has a span of ", s.name, ", the model has none"));
     const Param& p = *found->second;
     const int64_t begin = store.local_begin(p) + s.offset - p.offset, n = s.value.numel();
-    add(p, begin, std::min(n, p.shape.numel() - begin), at);
+    add(p, store.part(p), begin, std::min(n, p.shape.numel() - begin), at);
     at += n;
   }
 }

@@ -1,4 +1,5 @@
-// kiln train --tp: the same run as on one rank, and what cannot be said in a line before anything is read.
+// kiln train --tp: the same run as on one rank, from nothing, from a folder with weights or from a checkpoint
+// of any layout; and what cannot be is said in a line before anything is read.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -57,11 +58,9 @@ TEST(TrainTensorParallel, PartsOfAModelTrainAsTheWholeDoes) {
     EXPECT_NEAR(record.evaluations[0].loss, one.evaluations[0].loss, 1e-3);
     EXPECT_EQ(record.memory.peak_total, record.setup.memory.peak_total);
     EXPECT_EQ(record.setup.parameters, one.setup.parameters);
-    // Said, not hidden: no rank has the model.
-    ASSERT_EQ(record.warnings.size(), 1u);
-    EXPECT_EQ(record.warnings[0], cat("nothing is saved: with --tp ", tensor, " every rank has a part"));
-    EXPECT_TRUE(outcome.checkpoint.empty());
-    EXPECT_TRUE(outcome.sample.empty());
+    EXPECT_TRUE(record.warnings.empty());
+    EXPECT_FALSE(outcome.checkpoint.empty());
+    EXPECT_TRUE(outcome.sample.empty());  // no rank has the model
   }
 }
 
@@ -94,20 +93,64 @@ TEST(TrainTensorParallel, WhatCannotBeIsSaidInALine) {
             "divide heads, key/value heads and d_ff");
 }
 
-TEST(TrainTensorParallel, ARunOfWholeModelsIsNotTakenUpInParts) {
+// One run, each part of it in another layout: the losses of a run in one go.
+TEST(TrainTensorParallel, ARunGoesOnInAnotherLayout) {
   const Folder f;
   const std::atomic<bool> stop{false};
-  TrainRequest r = f.request(1, 1, "none");
-  r.steps = 1;
-  TrainRecord record;
-  train(r, record, stop);
-  r.steps = 2;
-  r.ranks = r.tensor_ranks = 2;
-  try {
+  auto level = [&](int ranks, int tensor, const std::string& strategy, const std::string& run) {
+    TrainRequest r = f.request(ranks, tensor, strategy);
+    r.run = f.folder / run;
+    r.warmup = 1;
+    r.min_lr = r.lr;  // a schedule that does not know how long the run is
+    return r;
+  };
+  TrainRequest whole = level(1, 1, "none", "whole");
+  whole.steps = 12;
+  TrainRecord wanted;
+  train(whole, wanted, stop);
+  int64_t done = 0;
+  for (const auto& [ranks, tensor, strategy] : {std::tuple(1, 1, "none"),
+                                                {2, 2, "none"},
+                                                {4, 2, "fsdp"},
+                                                {1, 1, "none"},
+                                                {4, 2, "ddp:bucketed"},
+                                                {3, 1, "zero1"}}) {
+    SCOPED_TRACE(cat(ranks, " ranks, ", tensor, " a model, ", strategy));
+    TrainRequest r = level(ranks, tensor, strategy, "parts");
+    r.steps = done + 2;
+    TrainRecord record;
+    EXPECT_EQ(train(r, record, stop).steps, done + 2);
+    EXPECT_EQ(record.setup.first_step, done);
+    ASSERT_EQ(record.steps.size(), 2u);
+    for (const StepReport& s : record.steps) {
+      EXPECT_NEAR(s.loss, wanted.steps.at(static_cast<std::size_t>(s.step) - 1).loss, 2e-4) << s.step;
+    }
+    done += 2;
+  }
+}
+
+TEST(TrainTensorParallel, AFolderWithWeightsIsReadInParts) {
+  const Folder f;
+  const std::atomic<bool> stop{false};
+  TrainRecord ignored;
+  const std::string folder = train(f.request(1, 1, "none"), ignored, stop).checkpoint;
+  std::vector<TrainRecord> records(4);
+  auto from_folder = [&](int ranks, int tensor, const std::string& strategy, TrainRecord& record) {
+    TrainRequest r = f.request(ranks, tensor, strategy);
+    r.run += "-from-folder";
+    r.model = folder;
+    r.steps = 2;
     train(r, record, stop);
-    ADD_FAILURE() << "it went on";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("--tp 2 cannot go on from"), std::string::npos) << e.what();
+  };
+  from_folder(1, 1, "none", records[0]);
+  from_folder(2, 2, "none", records[1]);
+  from_folder(4, 4, "none", records[2]);
+  from_folder(4, 2, "fsdp", records[3]);
+  EXPECT_LT(records[0].steps.at(0).loss, 4.5);  // of a model that has learned something
+  for (const TrainRecord& record : records) {
+    EXPECT_TRUE(record.warnings.empty());
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(record.steps.at(i).loss, records[0].steps.at(i).loss, 1e-4);
   }
 }
 

@@ -44,6 +44,12 @@ class WholeWeights {
     return !weights_.empty();
   }
   std::size_t count() const { return weights_.size(); }
+  // One of them, which must be complete.
+  std::vector<float> whole(const std::string& name) const {
+    std::vector<float> values;
+    for (const auto& v : weights_.at(name)) values.push_back(v.value());
+    return values;
+  }
 
   friend bool operator==(const WholeWeights& a, const WholeWeights& b) { return a.weights_ == b.weights_; }
 

@@ -102,6 +102,8 @@ void choose_bucket(BenchDdpReport& report, DdpRow& row) {
   const BenchDdpRequest& r = report.request;
   if (row.automatic) {
     find_cost(report);
+    if (r.transport != "threads" && report.cost_from.starts_with("this run"))
+      report.cost_from.clear();  // each process would make something else of its own calls
     if (report.cost_from.empty())
       throw Error(
           "--bucket-mb is 'auto', and nothing is known of the link",
@@ -163,7 +165,10 @@ void check_bench_ddp(const BenchDdpRequest& r) {
 BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(const std::string&)>& progress) {
   BenchDdpReport report;
   report.request = r;
-  const RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
+  RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
+  const std::unique_ptr<Ranks> processes =
+      launched_ranks(fmt::format("bench ddp {} {}", r.size.name, r.batch));
+  work.processes = processes.get();
   RanksTiming alone;
   std::vector<DdpRow> rows = planned_rows(r);
   for (int round = 0; round < r.rounds && !report.stopped; ++round) {
@@ -185,6 +190,7 @@ BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(cons
     if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
   }
   progress("");
+  if (processes) processes->finish();
   find_cost(report);
   report.best = best_bucket(static_cast<double>(report.gradient_bytes), report.cost);
   check_losses(report);

@@ -75,7 +75,7 @@ ordered_json row_json(const BenchFsdpReport& report, const FsdpRow& r) {
                       {"batch", q.batch},
                       {"ctx", q.context},
                       {"ranks", q.ranks},
-                      {"transport", "threads"},
+                      {"transport", q.transport},
                       {"link", q.link ? "modelled" : "none"},
                       {"gate", r.wrong.empty() ? "passed" : "failed"}};
   if (!r.wrong.empty()) row["reason"] = r.wrong;
@@ -112,7 +112,7 @@ void check_bench_fsdp(const BenchFsdpRequest& r) {
   if (r.batch % r.ranks != 0)
     throw Error(fmt::format("--batch is {}, which does not divide into {} ranks", r.batch, r.ranks), {},
                 ErrorKind::usage);
-  check_study_ranks("threads", r.ranks);
+  check_study_ranks(r.transport, r.ranks);
   check_config(config_of(r.size));
 }
 
@@ -120,7 +120,10 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchFsdpReport report;
   report.request = r;
-  const RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
+  RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
+  const std::unique_ptr<Ranks> processes =
+      launched_ranks(fmt::format("bench fsdp {} {}", r.size.name, r.batch));
+  work.processes = processes.get();
   progress(fmt::format("{} compute alone", r.size.name));
   report.compute = time_ranks(work, compute_alone(DType::f32)).timing;
   for (const int k : r.prefetch) {
@@ -132,9 +135,10 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
     FsdpRow row;
     row.prefetch = k;
     row.run = time_ranks(work, strategy_maker("fsdp", options));
-    if (!row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
+    if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
   }
   progress("");
+  if (processes) processes->finish();
   for (FsdpRow& row : report.rows) {
     const FsdpRow& first = report.rows.front();
     row.wrong = wrong_loss(row.run, first.run, fmt::format("prefetch {}", first.prefetch));
@@ -152,8 +156,9 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
 
 std::string fsdp_caption(const BenchFsdpReport& r) {
   const BenchFsdpRequest& q = r.request;
-  return fmt::format("{}, batch {}, ctx {}, {}, {} ranks on threads, {} thread{} each, {}", q.size.name,
-                     q.batch, q.context, name_of(q.precision), q.ranks, r.threads, r.threads == 1 ? "" : "s",
+  return fmt::format("{}, batch {}, ctx {}, {}, {} ranks on {}, {} thread{} each, {}", q.size.name, q.batch,
+                     q.context, name_of(q.precision), q.ranks, q.transport, r.threads,
+                     r.threads == 1 ? "" : "s",
                      q.link ? fmt::format("link=modelled ({})", q.link->str()) : "no link modelled");
 }
 

@@ -104,8 +104,8 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   r.volume = made.strategy->volume();
   if (!ctx.device().is_meta()) r.loss = run.finish();
   const std::vector<double> slow = ctx.device().is_meta() ? seconds : slowest(ctx, comm, seconds);
-  if (comm.rank() != 0) return;
-  r.here = true;
+  if (comm.rank() != 0 && work.processes == nullptr) return;  // threads share the one result
+  r.here = comm.rank() == 0;
   if (!slow.empty()) {
     r.timing = summarize(slow);
     r.timing.warmups = work.warmups;
@@ -145,15 +145,27 @@ std::string wrong_loss(const RanksTiming& run, const RanksTiming& first, const s
   return fmt::format("its last loss is {:.6g}, that of {} {:.6g}", run.loss, first_name, first.loss);
 }
 
+int study_ranks(int asked) {
+  const RanksRequest launched = launched_request();
+  return launched.world > 1 || launched.transport != "threads" ? launched.world : asked;
+}
+
+std::string study_transport(const std::string& asked) {
+  return asked == "auto" ? launched_request().transport : asked;
+}
+
 void check_study_ranks(const std::string& transport, int ranks) {
-  if (transport != "threads" && transport != "auto")
-    throw Error(cat("--transport is '", transport, "'; the ranks of this study are threads"),
-                "`kiln bench allreduce` measures the others", ErrorKind::usage);
-  if (const RanksRequest launched = launched_request(); launched.transport != "threads" || launched.world > 1)
-    throw Error(
-        cat("this study starts its own ranks, as threads, and ", launched.world, " were started for it"),
-        "call it without kiln run or mpirun", ErrorKind::unavailable);
-  if (ranks > kMaxThreadRanks)
+  const RanksRequest launched = launched_request();
+  if (transport != launched.transport)
+    throw Error(cat("--transport is ", transport, ", and the ranks of this study are ", launched.transport),
+                transport == "threads" ? "leave --transport out"
+                                       : cat("start them: kiln run --nproc ", std::max(2, ranks),
+                                             " --transport ", transport, " -- bench ..."),
+                ErrorKind::usage);
+  if ((launched.world > 1 || transport != "threads") && ranks != launched.world)
+    throw Error(cat("--ranks is ", ranks, ", and ", launched.world, " were started"), "leave --ranks out",
+                ErrorKind::usage);
+  if (transport == "threads" && ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
 }
@@ -178,13 +190,28 @@ RanksWork work_of(const RanksStudy& r, int ranks, int64_t batch_of_a_rank) {
   return w;
 }
 
+std::unique_ptr<Ranks> launched_ranks(const std::string& config) {
+  RanksRequest launched = launched_request();
+  if (launched.transport == "threads") return nullptr;
+  launched.config = config;
+  return std::make_unique<Ranks>(launched);
+}
+
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make) {
   RanksTiming result;
+  const RankBody body = [&](RankContext& ctx, Communicator& comm) {
+    run_rank(ctx, comm, work, make, result);
+  };
+  if (work.processes != nullptr) {
+    CommOptions comm = launched_request().comm;
+    comm.link = work.plan.comm.link;
+    work.processes->run(work.plan.options, comm, body);
+    return result;
+  }
   RanksRequest request;
   request.world = work.plan.ranks;
   request.comm = work.plan.comm;
-  run_ranks(request, work.plan.options,
-            [&](RankContext& ctx, Communicator& comm) { run_rank(ctx, comm, work, make, result); });
+  run_ranks(request, work.plan.options, body);
   return result;
 }
 

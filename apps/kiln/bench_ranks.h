@@ -37,7 +37,7 @@ struct MemoryMoments {
 };
 
 struct RanksTiming {
-  bool here = false;               // in the process of the first rank, which has the rest
+  bool here = false;               // in the process of the first rank, which tells
   Timing timing;                   // of the slowest rank, step by step
   OverlapLedger ledger;            // of the first rank, in its step of median length
   std::vector<GatherUse> gathers;  // of the same step, where weights are gathered
@@ -56,15 +56,19 @@ struct RanksPlan {
   CommOptions comm;
 };
 
-// These studies start ranks many times over, which only threads can: processes meet once. Error(usage) for
-// another transport, Error(unavailable) inside of a launched process.
+// Ranks are threads that a study starts, or the processes that were started for it. Error(usage) where
+// `transport` or the number of ranks is another than theirs.
 void check_study_ranks(const std::string& transport, int ranks);
+// Of a launched process its own, else as many as are asked for.
+int study_ranks(int asked);
+std::string study_transport(const std::string& asked);
 
 struct RanksWork {
   RanksPlan plan;
   StepSpec spec;
   int warmups = 2, steps = 10;
   std::function<bool()> stop = nullptr;
+  Ranks* processes = nullptr;  // that were started for the study; null: threads are started for each run
 };
 
 // What every study of several ranks is asked.
@@ -81,6 +85,9 @@ struct RanksStudy {
   std::function<bool()> stop = nullptr;
 };
 RanksWork work_of(const RanksStudy& study, int ranks, int64_t batch_of_a_rank);
+
+// The processes that were started for a study; null where it starts threads. finish() them at the end.
+std::unique_ptr<Ranks> launched_ranks(const std::string& config);
 
 // All ranks begin each step together. Memory and volume are known without timed steps too.
 RanksTiming time_ranks(const RanksWork& work, const MakeRankStrategy& make);

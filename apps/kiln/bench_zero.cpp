@@ -80,12 +80,15 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
   report.request = r;
   report.parameters = count_params(config_of(r.size)).total();
   std::map<int, double> compute;
+  const std::unique_ptr<Ranks> processes =
+      launched_ranks(fmt::format("bench zero {} {}", r.size.name, r.batch));
   for (const int ranks : r.ranks) {
     for (const std::string& stage : r.stages) {
       report.stopped = report.stopped || (r.stop && r.stop());
       if (report.stopped) break;
       progress(fmt::format("{} stage {}, {} rank{}", r.size.name, stage, ranks, ranks == 1 ? "" : "s"));
-      const RanksWork work = work_of(r, ranks, r.batch);
+      RanksWork work = work_of(r, ranks, r.batch);
+      work.processes = processes.get();
       const MakeRankStrategy make = strategy_maker(strategy_of_stage(stage), {r.bucket_mb, DType::f32});
       ZeroRow row;
       row.stage = stage;
@@ -109,6 +112,7 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
     }
   }
   progress("");
+  if (processes) processes->finish();
   const MeasuredPlace place =
       find_place(r.device.is_meta() ? Device::cpu() : r.device, threads_per_rank(r.threads, r.ranks.back()));
   report.device = r.device.str();

@@ -22,8 +22,8 @@ namespace kiln::cli {
 namespace {
 
 struct Typed : TypedRanks {
-  std::string forms = "naive,flat,overlap,bucketed", buckets = "1,10,100,1000", ranks = "2",
-              transport = "threads", wire = "fp32", preset = "optimized", rounds, exports = "none", format;
+  std::string forms = "naive,flat,overlap,bucketed", buckets = "1,10,100,1000", ranks, transport = "auto",
+              wire = "fp32", preset = "optimized", rounds, exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
@@ -38,8 +38,9 @@ BenchDdpRequest read_request(const Typed& t, const CommonOptions& common) {
     return word;
   });
   r.buckets = read_list<double>(t.buckets, read_bucket);
-  r.ranks = parse_number<int>("--ranks", t.ranks, 1, 1024);
-  r.transport = t.transport;
+  r.ranks = study_ranks(2);
+  read_number<int>("--ranks", t.ranks, 1, 1024, r.ranks);
+  r.transport = study_transport(t.transport);
   r.wire = parse_wire("--wire", t.wire);
   index_of("--preset", t.preset, {"optimized", "baseline"});
   r.preset = t.preset;
@@ -105,7 +106,7 @@ std::function<bool()> add_bench_ddp(CLI::App& app, const CommonOptions& common) 
                    "Of bucketed, in 10^6 bytes, or auto: predicted from the link (default 1,10,100,1000)")
       ->type_name("X,...");
   study->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
-  study->add_option("--transport", t->transport, "What carries their collectives (default threads)")
+  study->add_option("--transport", t->transport, "threads (default), or as `kiln run` has started them")
       ->type_name("NAME");
   study->add_option("--wire", t->wire, "Of gradients: fp32 (default) or bf16")->type_name("NAME");
   add_ranks_options(*study, *t);

@@ -21,7 +21,7 @@ namespace kiln::cli {
 namespace {
 
 struct Typed : TypedRanks {
-  std::string prefetch = "0,1,2", ranks = "2", exports = "none", format;
+  std::string prefetch = "0,1,2", ranks, transport = "auto", exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
@@ -29,7 +29,9 @@ BenchFsdpRequest read_request(const Typed& t, const CommonOptions& common) {
   BenchFsdpRequest r;
   r.prefetch = read_list<int>(
       t.prefetch, [](const std::string& word) { return parse_number<int>("--prefetch", word, 0, 64); });
-  r.ranks = parse_number<int>("--ranks", t.ranks, 2, 1024);
+  r.ranks = study_ranks(2);
+  read_number<int>("--ranks", t.ranks, 2, 1024, r.ranks);
+  r.transport = study_transport(t.transport);
   r.batch = 2 * r.ranks;
   read_ranks_study(t, common, 2, r);  // the first teaches the order of use
   r.device = common.device == "auto" ? Device::cpu() : Device::parse(common.device);
@@ -82,6 +84,8 @@ std::function<bool()> add_bench_fsdp(CLI::App& app, const CommonOptions& common)
   study->add_option("--prefetch", t->prefetch, "Weights under way beside the one in use (default 0,1,2)")
       ->type_name("K,...");
   study->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
+  study->add_option("--transport", t->transport, "threads (default), or as `kiln run` has started them")
+      ->type_name("NAME");
   add_ranks_options(*study, *t);
   study->add_option("--batch", t->batch, "Sequences of a step, all ranks together (default 2 each)")
       ->type_name("N");

@@ -20,8 +20,8 @@ namespace kiln::cli {
 namespace {
 
 struct Typed : TypedRanks {
-  std::string stages = "0,1:simple,1,2", ranks = "1,2,4,8", transport = "threads", bucket,
-              preset = "optimized", measure = "on", exports = "none", format;
+  std::string stages = "0,1:simple,1,2", ranks, transport = "auto", bucket, preset = "optimized",
+              measure = "on", exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
@@ -31,9 +31,11 @@ BenchZeroRequest read_request(const Typed& t, const CommonOptions& common) {
     index_of("--stage", word, {"0", "1:simple", "1", "2", "3"});
     return word;
   });
-  r.ranks = read_list<int>(
-      t.ranks, [](const std::string& word) { return parse_number<int>("--ranks", word, 1, 1024); });
-  r.transport = t.transport;
+  const std::string usual = study_ranks(0) > 0 ? std::to_string(study_ranks(0)) : "1,2,4,8";
+  r.ranks = read_list<int>(t.ranks.empty() ? usual : t.ranks, [](const std::string& word) {
+    return parse_number<int>("--ranks", word, 1, 1024);
+  });
+  r.transport = study_transport(t.transport);
   read_number<double>("--bucket-mb", t.bucket, 0.0, 1e9, r.bucket_mb);
   read_ranks_study(t, common, 1, r);
   index_of("--preset", t.preset, {"optimized", "baseline"});
@@ -85,7 +87,7 @@ std::function<bool()> add_bench_zero(CLI::App& app, const CommonOptions& common)
       ->add_option("--stage", t->stages, "0 (nothing is sharded), 1:simple, 1, 2, 3 (default 0,1:simple,1,2)")
       ->type_name("NAME,...");
   study->add_option("--ranks", t->ranks, "How many (default 1,2,4,8)")->type_name("N,...");
-  study->add_option("--transport", t->transport, "What carries their collectives (default threads)")
+  study->add_option("--transport", t->transport, "threads (default), or as `kiln run` has started them")
       ->type_name("NAME");
   study->add_option("--bucket-mb", t->bucket, "The cap of a bucket, in 10^6 bytes (default 25)")
       ->type_name("X");

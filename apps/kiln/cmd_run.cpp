@@ -53,15 +53,12 @@ void check_command(const std::vector<std::string>& words) {
   };
   const std::string& name = words.front();
   if (name == "run") throw Error("kiln run cannot start kiln run", {}, ErrorKind::usage);
-  if (name == "train" || (name == "doctor" && has("--collectives")) ||
-      (name == "bench" && has("allreduce")) || has("--help") || has("-h"))
+  const bool bench = name == "bench" && (has("allreduce") || has("ddp") || has("zero") || has("fsdp"));
+  if (name == "train" || (name == "doctor" && has("--collectives")) || bench || has("--help") || has("-h"))
     return;
-  const std::string shown =
-      name + (words.size() > 1 && (name == "bench" || name == "doctor") ? " " + words[1] : "");
-  throw Error(
-      fmt::format("kiln {} is no command of several ranks", shown),
-      "train, doctor --collectives and bench allreduce are; bench ddp, zero and fsdp start theirs themselves",
-      ErrorKind::usage);
+  const bool two_words = words.size() > 1 && (name == "bench" || name == "doctor");
+  throw Error(fmt::format("kiln {}{} is no command of several ranks", name, two_words ? " " + words[1] : ""),
+              "train, doctor --collectives and bench allreduce, ddp, zero and fsdp are", ErrorKind::usage);
 }
 
 // What was said before `--` and means the command.

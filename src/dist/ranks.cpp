@@ -87,74 +87,10 @@ RankOptions options_of(const RankOptions& given, const RankEnv& env, int rank, i
   return mine;
 }
 
-void run_process_rank(const RanksRequest& request, const RankOptions& given, const RankBody& body) {
-  const RankEnv env = read_rank_env();
-  const char* const folder = std::getenv(kLaunchFolderVariable);
-  const auto board = folder == nullptr ? nullptr : RankBoard::open(cat(folder, "/board"), env.rank);
-  const bool over_mpi = request.transport == "mpi" || (mpi_built_in() && env.source == "Open MPI");
-  auto mpi = over_mpi ? start_mpi() : nullptr;
-  const int rank = mpi ? mpi->rank() : env.rank, world = mpi ? mpi->world() : env.world;
-  if (mpi && env.launched() && (rank != env.rank || world != env.world))
-    throw Error(
-        cat(env.source, " says rank ", env.rank, " of ", env.world, ", MPI says rank ", rank, " of ", world),
-        "the launcher and the MPI library kiln was built with must belong together: use the mpirun of "
-        "that MPI");
-  if (request.world > 0 && request.world != world)
-    throw Error(
-        cat(request.world, " ranks were asked for, ", world, world == 1 ? " was" : " were", " started"),
-        cat("use `kiln run --nproc ", request.world, " --transport ", request.transport, " -- COMMAND`"),
-        ErrorKind::usage);
-  MpiOptions options;
-  options.comm = request.comm;
-  options.sums = request.sums;
-  if (board) {
-    options.watch = [&board](const CommCall* call) {
-      call == nullptr ? board->leave() : board->enter(call->text());
-    };
-    board->join();
-  }
-  if (rank != 0) print_nothing_more();
-  const std::string card = rank_card(request.config);
-  RankOptions own = options_of(given, env, rank, world);
-  std::unique_ptr<NcclRendezvous> meeting;
-  if (mpi) {
-    check_cards(mpi->exchange(card, options));
-  } else {
-    meeting = meet_over_tcp(env, request.comm);
-    check_cards(meeting->exchange(card));
-  }
-  {
-    RankContext ctx(own);
-    std::unique_ptr<Transport> transport;
-    if (request.transport == "nccl") {
-      if (mpi) meeting = meet_over_mpi(*mpi, options);
-      transport = make_nccl_transport(ctx.backend(), *meeting, options);
-    } else {
-      transport = mpi->transport(ctx.backend(), options);
-    }
-    Communicator ranks(ctx, std::move(transport), request.comm);
-    try {
-      body(ctx, ranks);
-      ranks.drain(ctx);
-      ctx.synchronize();
-      ranks.barrier(ctx, "end of the run");
-    } catch (const Error& e) {
-      if (board) board->fail(e);  // now, and not after MPI's leave: the launcher asks who has noticed
-      ranks.abort(e.what());
-      throw;
-    } catch (const std::exception& e) {
-      ranks.abort(e.what());
-      throw;
-    }
-  }
-  if (mpi) mpi->finish();
-  if (board) board->finish();
-}
-
 // One rank needs neither a thread of its own nor anybody to talk to.
-void run_alone(const RanksRequest& request, const RankOptions& options, const RankBody& body) {
+void run_alone(const CommOptions& comm, const RankOptions& options, const RankBody& body) {
   RankContext ctx(options);
-  Communicator alone(ctx, make_alone_transport(ctx.backend()), request.comm);
+  Communicator alone(ctx, make_alone_transport(ctx.backend()), comm);
   body(ctx, alone);
   ctx.synchronize();
 }
@@ -216,19 +152,120 @@ void check_cards(const std::vector<std::string>& cards) {
   }
 }
 
-void run_ranks(const RanksRequest& request, const RankOptions& options, const RankBody& body) {
-  const FlightFolder flight(request.comm.flight_folder);
-  if (request.transport == "threads") {
-    RankOptions each = options;
-    const int world = std::max(1, request.world);
-    if (world == 1) return run_alone(request, each, body);
-    if (each.threads == 0) each.threads = std::max(1, read_host_limits().cpus_usable / world);
-    return run_thread_ranks(world, each, body, request.comm);
+// This process as one of the ranks.
+class Ranks::Process {
+ public:
+  explicit Process(const RanksRequest& request)
+      : transport_(request.transport), sums_(request.sums), env_(read_rank_env()) {
+    const char* const folder = std::getenv(kLaunchFolderVariable);
+    if (folder != nullptr) board_ = RankBoard::open(cat(folder, "/board"), env_.rank);
+    if (request.transport == "mpi" || (mpi_built_in() && env_.source == "Open MPI")) mpi_ = start_mpi();
+    rank_ = mpi_ ? mpi_->rank() : env_.rank;
+    world_ = mpi_ ? mpi_->world() : env_.world;
+    check_world(request);
+    if (board_) board_->join();
+    if (rank_ != 0) print_nothing_more();
+    const std::string card = rank_card(request.config);
+    if (mpi_) {
+      check_cards(mpi_->exchange(card, options(request.comm)));
+    } else {
+      meeting_ = meet_over_tcp(env_, request.comm);
+      check_cards(meeting_->exchange(card));
+    }
   }
+
+  void run(const RankOptions& given, const CommOptions& comm, const RankBody& body) {
+    RankContext ctx(options_of(given, env_, rank_, world_));
+    Communicator ranks(ctx, transport(ctx, comm), comm);
+    try {
+      body(ctx, ranks);
+      ranks.drain(ctx);
+      ctx.synchronize();
+      ranks.barrier(ctx, "end of the run");
+    } catch (const Error& e) {
+      if (board_) board_->fail(e);  // now, and not after MPI's leave: the launcher asks who has noticed
+      ranks.abort(e.what());
+      throw;
+    } catch (const std::exception& e) {
+      ranks.abort(e.what());
+      throw;
+    }
+  }
+
+  void finish() {
+    if (mpi_) mpi_->finish();
+    if (board_) board_->finish();
+  }
+
+ private:
+  void check_world(const RanksRequest& request) const {
+    if (mpi_ && env_.launched() && (rank_ != env_.rank || world_ != env_.world))
+      throw Error(cat(env_.source, " says rank ", env_.rank, " of ", env_.world, ", MPI says rank ", rank_,
+                      " of ", world_),
+                  "the launcher and the MPI library kiln was built with must belong together: use the mpirun "
+                  "of that MPI");
+    if (request.world > 0 && request.world != world_)
+      throw Error(
+          cat(request.world, " ranks were asked for, ", world_, world_ == 1 ? " was" : " were", " started"),
+          cat("use `kiln run --nproc ", request.world, " --transport ", request.transport, " -- COMMAND`"),
+          ErrorKind::usage);
+  }
+
+  MpiOptions options(const CommOptions& comm) const {
+    MpiOptions o;
+    o.comm = comm;
+    o.sums = sums_;
+    if (board_) {
+      o.watch = [board = board_.get()](const CommCall* call) {
+        call == nullptr ? board->leave() : board->enter(call->text());
+      };
+    }
+    return o;
+  }
+
+  std::unique_ptr<Transport> transport(RankContext& ctx, const CommOptions& comm) {
+    if (transport_ != "nccl") return mpi_->transport(ctx.backend(), options(comm));
+    if (mpi_) meeting_ = meet_over_mpi(*mpi_, options(comm));
+    return make_nccl_transport(ctx.backend(), *meeting_, options(comm));
+  }
+
+  std::string transport_;
+  MpiSums sums_;
+  RankEnv env_;
+  std::unique_ptr<RankBoard> board_;
+  std::unique_ptr<MpiProcess> mpi_;
+  std::unique_ptr<NcclRendezvous> meeting_;
+  int rank_ = 0, world_ = 1;
+};
+
+Ranks::Ranks(const RanksRequest& request) : request_(request) {
+  if (request.transport == "threads") return;
   if (request.transport != "mpi" && request.transport != "nccl")
     throw Error(cat("there is no transport '", request.transport, "'"), "it is threads, mpi or nccl",
                 ErrorKind::usage);
-  run_process_rank(request, options, body);
+  process_ = std::make_unique<Process>(request);
+}
+
+Ranks::~Ranks() = default;
+
+void Ranks::run(const RankOptions& options, const CommOptions& comm, const RankBody& body) {
+  if (process_) return process_->run(options, comm, body);
+  RankOptions each = options;
+  const int world = std::max(1, request_.world);
+  if (world == 1) return run_alone(comm, each, body);
+  if (each.threads == 0) each.threads = std::max(1, read_host_limits().cpus_usable / world);
+  run_thread_ranks(world, each, body, comm);
+}
+
+void Ranks::finish() {
+  if (process_) process_->finish();
+}
+
+void run_ranks(const RanksRequest& request, const RankOptions& options, const RankBody& body) {
+  const FlightFolder flight(request.comm.flight_folder);
+  Ranks ranks(request);
+  ranks.run(options, request.comm, body);
+  ranks.finish();
 }
 
 }  // namespace kiln

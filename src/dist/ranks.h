@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,29 @@ RanksRequest launched_request(const ReadEnvironment& environment);
 
 using RankBody = std::function<void(RankContext&, Communicator&)>;
 
-// Runs `body` on every rank: on all of them here where they are threads, on this process's own elsewhere.
-// With processes rank r > 0 prints nothing from then on (its stdout goes nowhere), each takes its share of
-// the cores where options.threads is 0, and of `cuda` the GPU of its place on its machine. Once in a process
-// unless threads carry it.
+// The ranks of a run, for as many pieces of work as there are. With processes they meet when this is made,
+// once in a process; rank r > 0 prints nothing from then on (its stdout goes nowhere), each takes its share
+// of the cores where options.threads is 0, and of `cuda` the GPU of its place on its machine.
+class Ranks {
+ public:
+  explicit Ranks(const RanksRequest& request);
+  ~Ranks();  // without finish(): as ranks that failed
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  bool are_processes() const { return process_ != nullptr; }
+  // Runs `body` on every rank: on all of them here where they are threads, on this process's own elsewhere.
+  // Contexts and communicators are new each time.
+  void run(const RankOptions& options, const CommOptions& comm, const RankBody& body);
+  void finish();  // there is no more work; all ranks call it
+
+ private:
+  class Process;
+  RanksRequest request_;
+  std::unique_ptr<Process> process_;
+};
+
+// One piece of work.
 void run_ranks(const RanksRequest& request, const RankOptions& options, const RankBody& body);
 
 // Tells the launcher which step of training this rank is in, for the line that says where it failed; nothing

@@ -25,6 +25,7 @@ struct Folder {
     TrainRequest r;
     r.run = folder / cat("run-", ranks, "-", strategy, "-", precision);
     r.text = folder / "bricks.txt";
+    r.size = "nano";
     r.steps = 3;
     r.batch = 8;
     r.context = 24;

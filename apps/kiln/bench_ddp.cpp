@@ -67,9 +67,7 @@ void find_cost(BenchDdpReport& report) {
 void check_losses(BenchDdpReport& report) {
   const DdpRow* first = nullptr;
   for (DdpRow& row : report.rows) {
-    if (row.run.timing.samples.size() !=
-        static_cast<std::size_t>(report.request.steps * report.request.rounds))
-      continue;
+    if (std::ssize(row.run.timing.samples) != int64_t{report.request.steps} * report.request.rounds) continue;
     if (first == nullptr) {
       first = &row;
       continue;

@@ -93,7 +93,7 @@ std::vector<std::string> remarks(const BenchDdpReport& report) {
 }
 
 std::vector<WhatIf> what_ifs_of(const BenchDdpReport& report, const DdpRow& r) {
-  if (!report.request.link || r.wrong.size() > 0) return {};
+  if (!report.request.link || !r.wrong.empty()) return {};
   return what_ifs(compute_of(r.run.ledger), r.options, *report.request.link, report.request.ranks);
 }
 

@@ -61,6 +61,7 @@ void run_bench_fsdp(const Typed& t, const CLI::App& app, const CommonOptions& co
   }
   if (!pictures) return;
   std::vector<NamedLedger> steps;
+  steps.reserve(report.rows.size());
   for (const FsdpRow& r : report.rows)
     steps.push_back({fmt::format("prefetch {}", r.prefetch), r.run.ledger});
   const std::vector<NamedPicture> drawn = {

@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "base/on_exit.h"
@@ -121,7 +123,7 @@ std::vector<std::string> mpirun_words(const LaunchRequest& r, const std::string&
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) std::signal(s, SIG_DFL);
   const int nothing = ::open("/dev/null", O_RDONLY);
-  ::dup2(nothing, STDIN_FILENO);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   if (output != STDOUT_FILENO) ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
   ::execv(words[0], words);
@@ -181,6 +183,7 @@ class Launch {
     if (well) return;
     if (asked_to_stop_) throw Error("the ranks were ended by a signal before they were done");
     std::vector<BoardLine> lines;
+    lines.reserve(static_cast<std::size_t>(r_.ranks));
     for (int i = 0; i < r_.ranks; ++i) lines.push_back(folder_.board().read(i));
     const MpirunVerdict verdict = read_verdict(chatter_.text());
     const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -289,14 +292,8 @@ class Launch {
   bool is_alive(const BoardLine& line) const {
     if (line.pid <= 0 || ::kill(line.pid, 0) != 0) return false;
     // The number may have been given to another process since: ours has our folder in its environment.
-    const std::string path = cat("/proc/", line.pid, "/environ");
-    std::string text;
-    if (std::FILE* file = std::fopen(path.c_str(), "r")) {
-      std::array<char, 4096> buffer{};
-      for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), file)) > 0;)
-        text.append(buffer.data(), n);
-      std::fclose(file);
-    }
+    std::ifstream file(cat("/proc/", line.pid, "/environ"));
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
     return text.find(folder_.path()) != std::string::npos;
   }
 

@@ -30,7 +30,7 @@ void CanonicalScalars::fill(const Tensor& scalars) {
   int64_t row = -kPieces;
   for (const Param& p : params_.params()) {
     row += kPieces;
-    if (!p.trainable) continue;
+    if (!p.trainable || p.padded < kPieces) continue;
     const Tensor mine = params_.piece(params_.grads(), p, rank, world);
     const bool whole = mine.numel() == p.padded;
     if (whole && rank > 0) continue;  // the first rank counts what all have

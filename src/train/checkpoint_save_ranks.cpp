@@ -120,6 +120,7 @@ class RankSave {
     std::size_t tensor = 0;
     for (const TensorFile& f : files_) {
       std::vector<ManifestTensor> tensors;
+      tensors.reserve(f.tensors.size());
       for (const SafetensorsDeclaration& t : f.tensors)
         tensors.push_back({t.name, t.bytes(), checksums_[tensor++]});
       described.push_back(describe_file(folder, f.name, std::move(tensors)));

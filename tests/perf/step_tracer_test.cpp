@@ -100,7 +100,7 @@ TEST(StepTracer, AttentionMadeOfOpsHasItsPartsNamed) {
   RankContext ctx(rank("baseline"));
   StepRun step(ctx, little("baseline"));
   const Trace t = traced(ctx, step).median();
-  const auto parts = attention_parts(t, {1e9, 1e9});
+  const auto parts = attention_parts(t, {{1e9, 1e9}});
   ASSERT_TRUE(parts);
   for (const AttentionPart& p : *parts) {
     EXPECT_EQ(p.calls, 2) << p.name;  // layers

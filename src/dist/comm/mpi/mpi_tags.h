@@ -3,6 +3,7 @@
 
 namespace kiln {
 
-enum MpiTag : int { kHeaderTag = 1, kAnswerTag, kSenderTag, kTakerTag, kPieceTag, kSumTag, kDataTag };
+inline constexpr int kHeaderTag = 1, kAnswerTag = 2, kSenderTag = 3, kTakerTag = 4, kPieceTag = 5,
+                     kSumTag = 6, kDataTag = 7;
 
 }  // namespace kiln

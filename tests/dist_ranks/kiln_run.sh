@@ -101,7 +101,7 @@ for strategy in fsdp zero2 ddp:bucketed; do
   status=$?
   [[ $status == 0 ]] && continue  # it was through by then
   expect_status 1 "rank $victim of a run with $strategy killed"
-  expect_line "^kiln: rank $victim \(pid [0-9]+ on .*\) was ended by signal 9 \(Killed\) (in step [0-9]+ )?(in|after|before) .+" err
+  expect_line "^kiln: rank $victim( \(pid [0-9]+ on .*\))? was ended by signal 9 \(Killed\) (in step [0-9]+ )?(in|after|before) .+" err
   one_line_of_errors "rank $victim of a run killed"
 done
 run run --nproc 2 -- "${long[@]}" --out "$work/harried" --strategy zero1

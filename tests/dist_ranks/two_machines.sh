@@ -79,8 +79,9 @@ tensors() { (cd "$work/$1/checkpoints/step-00000003" && sha256sum ./*.safetensor
 [[ -n $(tensors one) && $(tensors one) == "$(tensors two)" ]] || fail "two machines end in other bits than one"
 
 # The cable is pulled in the middle of a run: it ends, within the time-out, and says so.
+before=$(sent)
 (
-  sleep 3
+  for ((i = 0; i < 300 && $(sent) - before < 3000000; ++i)); do sleep 0.1; done  # until ranks talk
   ip -n "$far" link set cable down
 ) &
 begun=$SECONDS

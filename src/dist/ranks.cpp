@@ -59,18 +59,23 @@ void print_nothing_more() {
 class FlightFolder {
  public:
   explicit FlightFolder(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
     std::error_code ignored;  // without it ranks say that there is no record, and go on
-    if (!path_.empty()) std::filesystem::create_directories(path_, ignored);
+    made_parent_ = !std::filesystem::exists(std::filesystem::path(path_).parent_path(), ignored);
+    std::filesystem::create_directories(path_, ignored);
   }
   ~FlightFolder() {
+    if (path_.empty()) return;
     std::error_code ignored;  // not empty: there are records in it
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+    std::filesystem::remove(path_, ignored);
+    if (made_parent_) std::filesystem::remove(std::filesystem::path(path_).parent_path(), ignored);
   }
   FlightFolder(const FlightFolder&) = delete;
   FlightFolder& operator=(const FlightFolder&) = delete;
 
  private:
   std::string path_;
+  bool made_parent_ = false;
 };
 
 RankOptions options_of(const RankOptions& given, const RankEnv& env, int rank, int world) {

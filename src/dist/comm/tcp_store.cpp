@@ -148,22 +148,27 @@ class RealTcpMeeting final : public TcpMeeting {
     if (o_.rank == 0) {
       all[0] = mine;
       for (std::size_t r = 1; r < all.size(); ++r) {
-        if (!ranks_[r].read_frame(all[r], deadline)) throw Error(cat("[rendezvous] rank ", r, " went away"));
+        if (!ranks_[r].read_frame(all[r], deadline)) throw gone(cat("rank ", r));
       }
       for (std::size_t r = 1; r < all.size(); ++r) {
         for (const std::string& text : all) {
-          if (!ranks_[r].write_frame(text, deadline)) throw Error(cat("[rendezvous] rank ", r, " went away"));
+          if (!ranks_[r].write_frame(text, deadline)) throw gone(cat("rank ", r));
         }
       }
       return all;
     }
     bool well = first_.write_frame(mine, deadline);
     for (std::string& text : all) well = well && first_.read_frame(text, deadline);
-    if (!well) throw Error("[rendezvous] rank 0 went away");
+    if (!well) throw gone("rank 0");
     return all;
   }
 
  private:
+  // A closed connection and one that says nothing look alike here.
+  Error gone(const std::string& who) const {
+    return Error(
+        cat("[rendezvous] ", who, " went away, or did not answer within ", o_.timeout.count(), " ms"));
+  }
   std::string place() const { return cat(o_.address, ":", o_.port); }
 
   void listen() {

@@ -47,8 +47,7 @@ TEST(CommAsync, ManyCallsWithoutAWaitAndHandlesWaitedForInAnyOrder) {
       handles[static_cast<std::size_t>((i * 31) % kCalls)].wait(ctx);
     for (const CommHandle& h : handles) h.wait(ctx);
     for (int i = 0; i < kCalls; ++i)
-      expect_bits(ctx, tensors[static_cast<std::size_t>(i)], sum_of_ranks<float>(3, 1 + i),
-                  "all_reduce");
+      expect_bits(ctx, tensors[static_cast<std::size_t>(i)], sum_of_ranks<float>(3, 1 + i), "all_reduce");
   });
 }
 

@@ -23,7 +23,6 @@ struct BenchDdpRequest : RanksStudy {
   std::vector<double> buckets = {25};  // of 1e6 bytes, for `bucketed`; below 0: the predicted best
   DType wire = DType::f32;
   int ranks = 2;
-  std::string transport = "threads";
   int rounds = 2;   // forms take turns, so that a machine that slows down slows all of them
   std::string out;  // where rows of `bench allreduce` may be, for a link that is not modelled
 };

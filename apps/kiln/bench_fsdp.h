@@ -14,7 +14,6 @@ namespace kiln::cli {
 // `batch` is that of all ranks together.
 struct BenchFsdpRequest : RanksStudy {
   BenchFsdpRequest() { batch = 4, warmups = 3, steps = 7; }
-  std::string transport = "threads";
   std::vector<int> prefetch = {0, 1, 2};
   int ranks = 2;
 };

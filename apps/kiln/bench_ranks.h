@@ -76,6 +76,7 @@ struct RanksStudy {
   ModelSize size{};
   Precision precision = Precision::fp32;
   std::string preset = "optimized";
+  std::string transport = "threads";
   std::optional<LinkModel> link;
   int64_t batch = 1, context = 128;
   int warmups = 2, steps = 5;

@@ -20,7 +20,6 @@ struct BenchZeroRequest : RanksStudy {
   std::vector<std::string> stages;  // 0, 1:simple, 1, 2, 3
   std::vector<int> ranks;
   double bucket_mb = 25;
-  std::string transport = "threads";
   bool measure = true;  // else meta alone
 };
 

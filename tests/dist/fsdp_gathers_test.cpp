@@ -9,34 +9,12 @@
 
 #include "autograd/tape.h"
 #include "dist/comm/thread_group.h"
-#include "dist/ddp.h"
-#include "dist/gather_full.h"
 #include "model/llama.h"
-#include "ops/cast/cast.h"
-#include "ops/cross_entropy/cross_entropy.h"
-#include "ops/elementwise/unary.h"
-#include "ops/embedding/embedding.h"
-#include "ops/linear/linear.h"
-#include "ops/rms_norm/rms_norm.h"
-#include "optim/sgd_optimizer.h"
 #include "support/fsdp_runs.h"
 #include "train/seams.h"
 
 namespace kiln {
 namespace {
-
-StrategyOf fsdp(int prefetch) {
-  return [prefetch](RankContext& ctx, Communicator& comm) {
-    return std::make_unique<FsdpStrategy>(ctx, comm, FsdpOptions{prefetch});
-  };
-}
-
-RankOptions one_thread() {
-  RankOptions o;
-  o.threads = 1;
-  o.seed = 5;
-  return o;
-}
 
 TinyRun tiny(Precision precision, int micro_steps, Recompute recompute = Recompute::none) {
   TinyRun run;

@@ -24,19 +24,6 @@
 namespace kiln {
 namespace {
 
-StrategyOf fsdp(int prefetch) {
-  return [prefetch](RankContext& ctx, Communicator& comm) {
-    return std::make_unique<FsdpStrategy>(ctx, comm, FsdpOptions{prefetch});
-  };
-}
-
-RankOptions one_thread() {
-  RankOptions o;
-  o.threads = 1;
-  o.seed = 5;
-  return o;
-}
-
 // --- the toy of two linear layers, SGD ---------------------------------------------------------------------
 
 constexpr int64_t kVocab = 100, kWidth = 64, kHidden = 128, kBatch = 20, kSeq = 8;

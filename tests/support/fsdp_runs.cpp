@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 #include "dist/comm/thread_group.h"
+#include "dist/fsdp.h"
 #include "dist/gather_full.h"
 #include "support/watched_backend.h"
 
@@ -72,6 +73,19 @@ void Jitter::on_op_end(RankContext&, const OpEvent&) {
   const auto chance = state_ >> 60;
   if (chance == 0) std::this_thread::sleep_for(std::chrono::microseconds((state_ >> 40) % 300));
   if (chance == 1) std::this_thread::yield();
+}
+
+StrategyOf fsdp(int prefetch) {
+  return [prefetch](RankContext& ctx, Communicator& comm) {
+    return std::make_unique<FsdpStrategy>(ctx, comm, FsdpOptions{prefetch});
+  };
+}
+
+RankOptions one_thread() {
+  RankOptions o;
+  o.threads = 1;
+  o.seed = 5;
+  return o;
 }
 
 RanksResult train_ranks(int world, const TinyRun& run, const StrategyOf& make, uint64_t jitter,

@@ -35,6 +35,8 @@ class Jitter final : public OpObserver {
 };
 
 using StrategyOf = std::function<std::unique_ptr<Strategy>(RankContext&, Communicator&)>;
+StrategyOf fsdp(int prefetch);
+RankOptions one_thread();  // a rank's options
 
 struct RanksResult {
   StateBytes state;  // the same on every rank, or the test has failed

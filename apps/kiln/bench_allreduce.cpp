@@ -36,6 +36,11 @@ std::string size_name(Bytes b) {
   return n >= 1e3 ? fmt::format("{:g} KB", n / 1e3) : fmt::format("{:g} B", n);
 }
 
+RankSums sums_of(const BenchAllReduceRequest& r, const Group& g) {
+  const bool engine = r.sums == "engine" || (r.sums == "auto" && g.transport == "nccl");
+  return engine && g.transport != "threads" ? RankSums::engine : RankSums::ranked;
+}
+
 ordered_json blank_row(const BenchAllReduceRequest& r, const Group& g, Bytes size, DType dtype) {
   return {{"transport", g.transport},
           {"algorithm", g.algorithm},
@@ -45,9 +50,7 @@ ordered_json blank_row(const BenchAllReduceRequest& r, const Group& g, Bytes siz
           {"link", "local"},
           {"size", size_name(size)},
           {"bytes", size.value},
-          {"sums", g.transport == "mpi"    ? r.sums
-                   : g.transport == "nccl" ? "engine"
-                                           : "ranked"}};
+          {"sums", sums_of(r, g) == RankSums::engine ? "engine" : "ranked"}};
 }
 
 // What all ranks' tensors, the pieces on their way and MPI's own buffers take, at most.
@@ -241,7 +244,7 @@ BenchAllReduceReport bench_allreduce(const BenchAllReduceRequest& request,
         own.transport = transport;
         own.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * r.timeout));
         own.comm.algorithm = parse_comm_algorithm(algorithm, "--algorithm");
-        own.sums = r.sums == "engine" ? MpiSums::engine : MpiSums::ranked;
+        own.sums = sums_of(r, g);
         own.config =
             fmt::format("bench allreduce {} {}", algorithm, joined(r.sizes, [](Bytes b) { return b.value; }));
         try {

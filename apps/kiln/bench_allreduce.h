@@ -24,7 +24,7 @@ struct BenchAllReduceRequest {
   int warmups = 5, samples = 30;
   double timeout = 60;
   uint64_t seed = 0;
-  std::string sums = "ranked";           // of mpi: or engine
+  std::string sums = "auto";             // ranked or engine; auto: ranked of mpi, engine of nccl
   std::function<bool()> stop = nullptr;  // asked between groups of cells
 };
 

@@ -27,7 +27,7 @@ using nlohmann::ordered_json;
 struct Typed {
   std::string sizes = "1MB,10MB,100MB,1GB", ranks = "2,4,6", transports = "threads,mpi",
               algorithms = "direct", dtypes = "fp32", warmups = "5", samples = "30", timeout = "60",
-              sums = "ranked", exports = "none", format;
+              sums = "auto", exports = "none", format;
   std::shared_ptr<SweepOptions> sweep;
 };
 
@@ -52,7 +52,7 @@ BenchAllReduceRequest read_request(const Typed& t, const CommonOptions& common) 
   r.warmups = parse_number<int>("--warmup", t.warmups, 1, 1000);
   r.samples = parse_number<int>("--samples", t.samples, 2, 10000);
   r.timeout = parse_number<double>("--comm-timeout", t.timeout, 0.1, 1e6);
-  index_of("--sums", t.sums, {"ranked", "engine"});
+  index_of("--sums", t.sums, {"auto", "ranked", "engine"});
   r.sums = t.sums;
   r.seed = common.seed;
   r.device = Device::parse(common.device);
@@ -121,7 +121,9 @@ std::function<bool()> add_bench_allreduce(CLI::App& app, const CommonOptions& co
   study->add_option("--warmup", t->warmups, "Calls before the timed ones (default 5)")->type_name("N");
   study->add_option("--samples", t->samples, "Timed calls at most (default 30, fewer where they take long)")
       ->type_name("N");
-  study->add_option("--sums", t->sums, "Of mpi: ranked (default), or engine: MPI's own reductions")
+  study
+      ->add_option("--sums", t->sums,
+                   "Of mpi and nccl: ranked (default of mpi), or engine (of nccl): its own reductions")
       ->type_name("NAME");
   study->add_option("--comm-timeout", t->timeout, "Seconds a rank waits for the others (default 60)")
       ->type_name("S");

@@ -137,7 +137,6 @@ void check_canonical(const TrainRequest& r) {
   if (r.wire != "fp32")
     refuse(cat("gradients rounded to ", r.wire, " between ranks are others than those of one rank"),
            "use --wire fp32");
-  if (r.transport == "nccl") refuse("NCCL adds up ranks in an order of its own", "use --transport mpi");
   const int chunks = chunks_of(r), ranks = data_ranks_of(r);
   if (ranks > CanonicalScalars::kPieces)
     refuse(cat("there are ", ranks, " ranks, and at most 16 can be"), "take fewer ranks");

@@ -50,9 +50,7 @@ RanksRequest ranks_of(const TrainRequest& r) {
   if (ranks.transport == "threads" && r.ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", r.ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
-  if (launched && r.canonical && ranks.transport == "nccl")
-    throw Error("--canonical: NCCL adds up ranks in an order of its own", "start them with --transport mpi",
-                ErrorKind::unavailable);
+  if (r.canonical) ranks.sums = RankSums::ranked;  // NCCL would choose an order of its own
   ranks.world = r.ranks;
   ranks.config = options_text(r);
   if (!r.link.empty()) ranks.comm.link = LinkModel::parse(r.link, "--link");

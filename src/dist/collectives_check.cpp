@@ -94,6 +94,10 @@ class Checker {
         [&] { ranks_.reduce_scatter(ctx_, whole, part, "check").wait(ctx_); },
         [&] { return holds(part, [&](int64_t i) { return sum_of(rank_ * count + i); }); });
     const int root = world_ - 1;
+    const Tensor toward = filled(count, dtype, term_of);
+    check(
+        "reduce", dtype, count, [&] { ranks_.reduce(ctx_, toward, root, "check").wait(ctx_); },
+        [&] { return rank_ != root || holds(toward, [&](int64_t i) { return sum_of(i); }); });
     const Tensor told = filled(count, dtype, value_of);
     check(
         "broadcast", dtype, count, [&] { ranks_.broadcast(ctx_, told, root, "check").wait(ctx_); },

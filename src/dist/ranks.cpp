@@ -161,7 +161,9 @@ void check_cards(const std::vector<std::string>& cards) {
 class Ranks::Process {
  public:
   explicit Process(const RanksRequest& request)
-      : transport_(request.transport), sums_(request.sums), env_(read_rank_env()) {
+      : transport_(request.transport),
+        sums_(request.sums.value_or(request.transport == "nccl" ? RankSums::engine : RankSums::ranked)),
+        env_(read_rank_env()) {
     const char* const folder = std::getenv(kLaunchFolderVariable);
     if (folder != nullptr) board_ = RankBoard::open(cat(folder, "/board"), env_.rank);
     if (request.transport == "mpi" || (mpi_built_in() && env_.source == "Open MPI")) mpi_ = start_mpi();
@@ -235,7 +237,7 @@ class Ranks::Process {
   }
 
   std::string transport_;
-  MpiSums sums_;
+  RankSums sums_;
   RankEnv env_;
   std::unique_ptr<RankBoard> board_;
   std::unique_ptr<MpiProcess> mpi_;

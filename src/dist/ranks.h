@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ struct RanksRequest {
   std::string transport = "threads";  // threads, mpi or nccl
   int world = 0;  // 0: as many as were launched, or 1. Of processes: checked against what was launched
   CommOptions comm;
-  MpiSums sums = MpiSums::ranked;
-  std::string config;  // what all ranks must have been given alike: compared when they meet
+  std::optional<RankSums> sums{};  // not told: ranked over MPI, NCCL's own over NCCL
+  std::string config;              // what all ranks must have been given alike: compared when they meet
 };
 
 // As this process was started: by `kiln run`, by mpirun or its like, or by hand (threads, one rank).

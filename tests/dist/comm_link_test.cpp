@@ -77,6 +77,7 @@ TEST(CommLink, CostsWhatTheStepsOfARingCost) {
     EXPECT_NEAR(cost(Collective::all_reduce, count), walk(2 * (n - 1), piece), 1e-12);
     EXPECT_NEAR(cost(Collective::all_reduce, count, CommAlgorithm::direct), walk(2 * (n - 1), piece), 1e-12);
     EXPECT_NEAR(cost(Collective::all_reduce, count, CommAlgorithm::alternate), walk(n - 1, whole), 1e-12);
+    EXPECT_NEAR(cost(Collective::reduce, count), walk(2 * (n - 1), piece), 1e-12);
     EXPECT_NEAR(cost(Collective::broadcast, count), walk(2 * (n - 1), piece), 1e-12);
     EXPECT_NEAR(cost(Collective::barrier, 0), walk(2 * (n - 1), 0), 1e-12);
     EXPECT_NEAR(cost(Collective::send, count), walk(1, whole), 1e-12);

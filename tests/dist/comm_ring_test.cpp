@@ -27,6 +27,18 @@ std::vector<T> sum_in_ring_order(int world, int64_t count) {
   return result;
 }
 
+// A chain from behind the root to the root, rounded at every stop.
+template <class T>
+std::vector<T> sum_along_chain(int world, int root, int64_t count) {
+  std::vector<T> sum = values_of<T>((root + 1) % world, count);
+  for (int hop = 2; hop <= world; ++hop) {
+    const std::vector<T> theirs = values_of<T>((root + hop) % world, count);
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] = static_cast<T>(static_cast<Accum<T>>(sum[i]) + static_cast<Accum<T>>(theirs[i]));
+  }
+  return sum;
+}
+
 template <class T>
 std::vector<T> gathered(int world, int64_t count) {
   std::vector<T> all;
@@ -66,7 +78,10 @@ void check_ring(RankContext& ctx, Communicator& comm, Shaker& shake, int64_t cou
   expect_bits(ctx, full, gathered<T>(world, count), "ring all_gather in place");
 
   for (int root : {0, world - 1, world / 2}) {
-    const Tensor b = upload(ctx, values_of<T>(rank, count));
+    const Tensor toward = upload(ctx, values_of<T>(rank, count)), b = upload(ctx, values_of<T>(rank, count));
+    shake();
+    comm.reduce(ctx, toward, root, "root's").wait(ctx);
+    if (rank == root) expect_bits(ctx, toward, sum_along_chain<T>(world, root, count), "ring reduce");
     shake();
     comm.broadcast(ctx, b, root, "root's").wait(ctx);
     expect_bits(ctx, b, values_of<T>(root, count), "ring broadcast");

@@ -39,6 +39,13 @@ void check_collectives(RankContext& ctx, Communicator& comm, Shaker& shake, int6
   comm.all_reduce(ctx, t).wait(ctx);
   expect_bits(ctx, t, sum_of_ranks<T>(world, count), "all_reduce");
 
+  for (int root : {0, world - 1}) {
+    const Tensor toward = upload(ctx, mine);
+    shake();
+    comm.reduce(ctx, toward, root).wait(ctx);
+    if (rank == root) expect_bits(ctx, toward, sum_of_ranks<T>(world, count), "reduce");
+  }
+
   std::vector<T> everybody;
   for (int r = 0; r < world; ++r) {
     const std::vector<T> theirs = values_of<T>(r, count);

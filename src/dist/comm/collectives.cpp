@@ -59,6 +59,12 @@ CommHandle Communicator::reduce_scatter(RankContext& ctx, const Tensor& full, co
   return queue(ctx, call_of(Collective::reduce_scatter, subject, full), full, shard);
 }
 
+CommHandle Communicator::reduce(RankContext& ctx, const Tensor& t, int root, std::string_view subject) {
+  check_summable("reduce", t);
+  check_rank("reduce", *this, root, false);
+  return queue(ctx, call_of(Collective::reduce, subject, t, root), t, t);
+}
+
 CommHandle Communicator::broadcast(RankContext& ctx, const Tensor& t, int root, std::string_view subject) {
   check_contiguous("broadcast", t);
   check_rank("broadcast", *this, root, false);

@@ -12,6 +12,8 @@ std::string_view name_of(Collective c) {
       return "all_gather";
     case Collective::reduce_scatter:
       return "reduce_scatter";
+    case Collective::reduce:
+      return "reduce";
     case Collective::broadcast:
       return "broadcast";
     case Collective::send:
@@ -29,7 +31,8 @@ std::string_view name_of(Collective c) {
 std::string CommCall::text() const {
   std::string s(name_of(what));
   if (what == Collective::broadcast || what == Collective::recv) s += cat(" from rank ", peer);
-  if (what == Collective::send || what == Collective::send_recv) s += cat(" to rank ", peer);
+  if (what == Collective::send || what == Collective::send_recv || what == Collective::reduce)
+    s += cat(" to rank ", peer);
   if (what == Collective::send_recv) s += cat(" and from rank ", source);
   if (what != Collective::barrier) s += cat(" of ", count, " ", name_of(dtype));
   if (!subject.empty()) s += cat(" (", subject, ")");

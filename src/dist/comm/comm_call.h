@@ -15,6 +15,7 @@ enum class Collective : uint8_t {
   all_reduce,      // out = sum over ranks of in; in == out
   all_gather,      // out = every rank's in, in rank order
   reduce_scatter,  // out = this rank's part of the sum of in
+  reduce,          // out = the sum over ranks on the root; elsewhere partial sums may be left; in == out
   broadcast,       // out = the root's in; in == out on every rank
   send,            // in goes to `peer`
   recv,            // out comes from `peer`

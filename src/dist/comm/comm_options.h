@@ -9,6 +9,12 @@
 
 namespace kiln {
 
+// How processes form sums. `ranked`: each rank sums one part of the tensor pairwise in the accumulation type,
+// as the threads transport does, with MPI or NCCL carrying the pieces: all runs and all transports give the
+// same bits. `engine`: MPI's or NCCL's own reductions, in whatever order they choose; bf16 and fp16 are
+// rounded after each addition.
+enum class RankSums { ranked, engine };
+
 struct CommOptions {
   // How long a rank waits for the others in one call before it gives up and says who is missing.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);

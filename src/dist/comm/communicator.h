@@ -61,6 +61,8 @@ class Communicator {
                         std::string_view subject = {});  // full: world shards
   CommHandle reduce_scatter(RankContext& ctx, const Tensor& full, const Tensor& shard,
                             std::string_view subject = {});  // shard: this rank's
+  // The root gets the sum. Elsewhere `t` is left with what the way there has made of it.
+  CommHandle reduce(RankContext& ctx, const Tensor& t, int root, std::string_view subject = {});
   CommHandle broadcast(RankContext& ctx, const Tensor& t, int root, std::string_view subject = {});
   // A send is over when the other rank has received. Calls run in order: two ranks that both send first and
   // receive after wait for each other until the time-out; send_recv does both at once.

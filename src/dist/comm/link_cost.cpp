@@ -8,6 +8,7 @@
 //   all_reduce       One after the other.                                 2(N-1) L + 2(N-1)/N S/W
 //   broadcast        A chain from the root, N pieces of S/N behind each other: the last piece leaves the root
 //                    in step N and is N-2 steps from the end of the chain.  2(N-1) L + 2(N-1)/N S/W
+//   reduce           The same chain backwards, a summand at each stop.    2(N-1) L + 2(N-1)/N S/W
 //   alternate        The all_reduce that passes whole tensors round: N-1 steps of S. (N-1) L + (N-1) S/W
 //   barrier          An all_reduce of nothing.                            2(N-1) L
 //   send, recv       One step.                                             L + S/W
@@ -29,6 +30,7 @@ double link_seconds(const LinkModel& link, CommAlgorithm algorithm, const CommCa
       return steps(n - 1, brought / n);
     case Collective::all_gather:
       return steps(n - 1, brought);  // each brings S/N
+    case Collective::reduce:
     case Collective::broadcast:
       return steps(2 * (n - 1), brought / n);
     case Collective::barrier:

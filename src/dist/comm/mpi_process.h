@@ -12,15 +12,9 @@
 
 namespace kiln {
 
-// How sums are formed. `ranked`: each rank sums one part of the tensor pairwise in the accumulation
-// type, as the threads transport does, with MPI carrying the pieces: all runs and all transports give the
-// same bits. `engine`: MPI's own reductions, in whatever order it chooses; bf16 and fp16 are rounded after
-// each addition.
-enum class MpiSums { ranked, engine };
-
 struct MpiOptions {
   CommOptions comm;
-  MpiSums sums = MpiSums::ranked;
+  RankSums sums = RankSums::ranked;
   bool roll_call_only =
       false;  // run() meets the others and moves nothing: for who has another way to move it
   std::function<void(const CommCall*)> watch;  // told of each call before it begins, and null after it

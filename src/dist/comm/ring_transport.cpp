@@ -63,6 +63,8 @@ class RingTransport final : public Transport {
         return reduce_scatter(call, stream);
       case Collective::all_gather:
         return all_gather(call, stream);
+      case Collective::reduce:
+        return reduce(call, stream);
       default:
         return broadcast(call, stream);
     }
@@ -73,7 +75,8 @@ class RingTransport final : public Transport {
     if (world() < 2) return false;
     if (algorithm_ == CommAlgorithm::alternate) return call.what == Collective::all_reduce;
     return call.what == Collective::all_reduce || call.what == Collective::reduce_scatter ||
-           call.what == Collective::all_gather || call.what == Collective::broadcast;
+           call.what == Collective::all_gather || call.what == Collective::reduce ||
+           call.what == Collective::broadcast;
   }
 
   // Neighbours would only notice a disagreement with each other, and ranks that differ in size might not.
@@ -173,6 +176,20 @@ class RingTransport final : public Transport {
     }
   }
 
+  // A chain that begins behind the root and ends at it. The rank at place d adds its own to piece k in step
+  // k + d - 1 and sends it on in step k + d.
+  void reduce(const CommCall& call, Stream stream) {
+    const int n = world(), place = around(rank() - call.peer - 1);
+    auto piece = [&](int k) {
+      return k < 0 || k >= n ? Piece{} : part_of(call.out, call.count, call.dtype, n, k);
+    };
+    for (int s = 0; s < 2 * (n - 1); ++s) {
+      const Piece mine = place > 0 ? piece(s - place + 1) : Piece{};
+      step(call, stream, place < n - 1 ? piece(s - place) : Piece{}, {call.scratch, mine.count});
+      if (mine.count > 0) add(mine.data, call.scratch, mine.data, mine.count, call.dtype, stream);
+    }
+  }
+
   // Every rank's tensor visits every rank. They are kept and summed at the end: added as they come, each
   // rank would add them in another order, and get other bits.
   void pass_round(const CommCall& call, Stream stream) {
@@ -206,7 +223,8 @@ Bytes ring_scratch(CommAlgorithm algorithm, const CommCall& call, int world) {
     if (call.what != Collective::all_reduce) return {};
     return {round_up(call.bytes().value, kAlign) * static_cast<std::size_t>(world - 1)};
   }
-  if (call.what == Collective::all_reduce) return {padded_part(call, world)};
+  if (call.what == Collective::all_reduce || call.what == Collective::reduce)
+    return {padded_part(call, world)};
   if (call.what == Collective::reduce_scatter) return {2 * padded_part(call, world)};
   return {};
 }

@@ -34,7 +34,9 @@ class ThreadTransport final : public Transport {
   void run(const CommCall& call, Stream stream) override {
     switch (call.what) {
       case Collective::all_reduce:
-        return exchange(post_of(call), stream, [&] { reduce_for_all(call, stream); });
+        return exchange(post_of(call), stream, [&] { reduce_a_part(call, stream, 0, world()); });
+      case Collective::reduce:
+        return exchange(post_of(call), stream, [&] { reduce_a_part(call, stream, call.peer, 1); });
       case Collective::reduce_scatter:
         return exchange(post_of(call), stream, [&] { reduce_mine(call, stream); });
       case Collective::all_gather:
@@ -123,12 +125,16 @@ class ThreadTransport final : public Transport {
     }
   }
 
-  // Rank r alone touches everybody's chunk r, so it can sum in place and hand the sum to all at once.
-  void reduce_for_all(const CommCall& call, Stream stream) {
+  // Rank r alone touches everybody's chunk r, so it can sum in place and hand the sum at once to all `takers`
+  // from `first_taker` on.
+  void reduce_a_part(const CommCall& call, Stream stream, int first_taker, int takers) {
     const int64_t chunk = (call.count + world() - 1) / world();
     const int64_t first = std::min(call.count, chunk * rank_);
-    RankMemory src = of_all(&CommPost::in, first, call.dtype),
-               dst = of_all(&CommPost::out, first, call.dtype);
+    const RankMemory src = of_all(&CommPost::in, first, call.dtype),
+                     all = of_all(&CommPost::out, first, call.dtype);
+    RankMemory dst;
+    dst.count = takers;
+    std::copy_n(all.data + first_taker, takers, dst.data);
     reduce_ranks(backend_, stream, dst, src, std::min(call.count, first + chunk) - first, call.dtype);
   }
   void reduce_mine(const CommCall& call, Stream stream) {

@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ class MpiGroup {
                       const std::string& title);  // in: one part for each rank, `stride` elements apart
   void all_gather(const std::byte* in, std::byte* out, std::size_t bytes, std::size_t stride,
                   const std::string& title);
+  // In place at the root; elsewhere `data` is left with parts of the sum.
+  void reduce(std::byte* data, int64_t count, DType dtype, int root, const std::string& title);
   void broadcast(std::byte* data, std::size_t bytes, int root, const std::string& title);
   void pass(const Parcel& given, const Parcel& taken, const std::string& title);
 
@@ -60,6 +63,8 @@ class MpiGroup {
   void receive(MpiWaits& waits, void* data, std::size_t bytes, int from, int tag);
   MpiWaits waits() { return {alarm_, options_.comm.timeout}; }
   std::string names(const std::vector<int>& ranks) const;
+  void ranked_sum(std::byte* data, int64_t count, DType dtype, std::optional<int> taker,
+                  const std::string& title);
   void engine_reduce(const std::byte* in, std::byte* out, int64_t count, DType dtype, bool scatter,
                      const std::string& title);
 

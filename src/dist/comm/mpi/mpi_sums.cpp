@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/on_exit.h"
@@ -75,8 +76,10 @@ class RankedSum {
     g_.pieces_.resize(static_cast<std::size_t>(kTurns * g_.world_ * std::min(piece_, stride_) * size_));
   }
 
-  // `back`: sums go back to every rank's place in `in`, which is then written too.
-  void run(const std::byte* in, std::byte* mine, std::byte* back, const std::string& title) {
+  // `back`: sums go back to their place in `in`, which is then written too: every rank's, or only that of
+  // `taker`.
+  void run(const std::byte* in, std::byte* mine, std::byte* back, const std::string& title,
+           std::optional<int> taker = {}) {
     const int64_t pieces = (stride_ + piece_ - 1) / piece_;
     std::vector<std::unique_ptr<MpiWaits>> coming(kTurns), going(kTurns), returning(kTurns);
     auto fresh = [&](std::unique_ptr<MpiWaits>& w) {
@@ -95,7 +98,7 @@ class RankedSum {
       finish(going[turn(now)]);  // what was sent may be written now
       if (back == nullptr) continue;
       finish(returning[turn(now)]);
-      give_back(now, mine, back, *fresh(returning[turn(now)]));
+      give_back(now, mine, back, taker, *fresh(returning[turn(now)]));
     }
     for (auto& w : returning) finish(w);
   }
@@ -131,11 +134,12 @@ class RankedSum {
       src[static_cast<std::size_t>(r)] = r == g_.rank_ ? in + place(r, k) : slot(r, k);
     sum_in_order(mine + k * piece_ * size_, src, length(g_.rank_, k), dtype_);
   }
-  void give_back(int64_t k, const std::byte* mine, std::byte* back, MpiWaits& w) {
+  void give_back(int64_t k, const std::byte* mine, std::byte* back, std::optional<int> taker, MpiWaits& w) {
     for (int i = 1; i < g_.world_; ++i) {
       const int to = (g_.rank_ + i) % g_.world_, from = (g_.rank_ - i + g_.world_) % g_.world_;
-      g_.receive(w, back + place(from, k), bytes(from, k), from, kSumTag);
-      g_.send(w, mine + k * piece_ * size_, bytes(g_.rank_, k), to, kSumTag);
+      if (taker.value_or(g_.rank_) == g_.rank_)
+        g_.receive(w, back + place(from, k), bytes(from, k), from, kSumTag);
+      if (taker.value_or(to) == to) g_.send(w, mine + k * piece_ * size_, bytes(g_.rank_, k), to, kSumTag);
     }
   }
 
@@ -147,11 +151,23 @@ class RankedSum {
 
 void MpiGroup::all_reduce(std::byte* data, int64_t count, DType dtype, const std::string& title) {
   if (world_ == 1 || count == 0) return;
-  if (options_.sums == MpiSums::engine) return engine_reduce(data, data, count, dtype, false, title);
+  if (options_.sums == RankSums::engine) return engine_reduce(data, data, count, dtype, false, title);
+  ranked_sum(data, count, dtype, {}, title);
+}
+
+// MPI's own has no place here: parts that all ranks sum at once, each handed to the root, send as few bytes
+// as any way can and give the bits of all_reduce.
+void MpiGroup::reduce(std::byte* data, int64_t count, DType dtype, int root, const std::string& title) {
+  if (world_ == 1 || count == 0) return;
+  ranked_sum(data, count, dtype, root, title);
+}
+
+void MpiGroup::ranked_sum(std::byte* data, int64_t count, DType dtype, std::optional<int> taker,
+                          const std::string& title) {
   const int64_t part = (count + world_ - 1) / world_;
   const int64_t mine = std::min(count, part * rank_);
   RankedSum(*this, part, count, dtype)
-      .run(data, data + mine * static_cast<int64_t>(size_of(dtype)), data, title);
+      .run(data, data + mine * static_cast<int64_t>(size_of(dtype)), data, title, taker);
 }
 
 void MpiGroup::reduce_scatter(const std::byte* in, std::byte* out, int64_t count_each, int64_t stride,
@@ -162,7 +178,7 @@ void MpiGroup::reduce_scatter(const std::byte* in, std::byte* out, int64_t count
     if (in != out) std::memmove(out, in, static_cast<std::size_t>(count_each * size));
     return;
   }
-  if (options_.sums == MpiSums::engine && stride == count_each)
+  if (options_.sums == RankSums::engine && stride == count_each)
     return engine_reduce(in, out, count_each, dtype, true, title);
   RankedSum(*this, stride, stride * (world_ - 1) + count_each, dtype).run(in, out, nullptr, title);
 }

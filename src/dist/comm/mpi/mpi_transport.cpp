@@ -65,6 +65,8 @@ void MpiTransport::run_on_host(const CommCall& call, const std::string& title) {
   switch (call.what) {
     case Collective::all_reduce:
       return group_.all_reduce(call.out, call.count, call.dtype, title);
+    case Collective::reduce:
+      return group_.reduce(call.out, call.count, call.dtype, call.peer, title);
     case Collective::reduce_scatter: {
       const int64_t each = call.count / world();
       return group_.reduce_scatter(call.in, call.out, each, each, call.dtype, title);
@@ -116,6 +118,12 @@ void MpiTransport::run_staged(const CommCall& call, const std::string& title, St
         wait();
         group_.all_reduce(host, n, call.dtype, title);
         put(call.out + first * size, host, n);
+        break;
+      case Collective::reduce:
+        fetch(host, call.in + first * size, n);
+        wait();
+        group_.reduce(host, n, call.dtype, call.peer, title);
+        if (call.peer == rank()) put(call.out + first * size, host, n);
         break;
       case Collective::reduce_scatter:
         for (int64_t r = 0; r < ranks; ++r)

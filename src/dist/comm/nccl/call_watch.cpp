@@ -20,16 +20,29 @@ CallWatch::~CallWatch() {
   thread_.join();
 }
 
-void CallWatch::add(const std::string& title, Stream stream) {
-  const std::lock_guard lock(mutex_);
+Event CallWatch::spare_event() {
   if (spare_.empty()) {
     events_.emplace_back(backend_);
     spare_.push_back(events_.back());
   }
-  const Event done = spare_.back();
+  const Event event = spare_.back();
   spare_.pop_back();
-  backend_.record(done, stream);
-  calls_.push_back({title, done, std::chrono::steady_clock::now()});
+  return event;
+}
+
+void CallWatch::begin(const std::string& title, Stream stream) {
+  const std::lock_guard lock(mutex_);
+  if (!opening_)
+    opening_ = Watched{{}, spare_event(), spare_event(), {}};  // else: a call that was not queued
+  opening_->title = title;
+  backend_.record(opening_->ready, stream);
+}
+
+void CallWatch::end(Stream stream) {
+  const std::lock_guard lock(mutex_);
+  backend_.record(opening_->done, stream);
+  calls_.push_back(*opening_);
+  opening_.reset();
   changed_.notify_all();
 }
 
@@ -53,13 +66,16 @@ void CallWatch::loop() {
   while (!ending_) {
     std::string lost;
     while (!calls_.empty() && passed(calls_.front().done, lost)) {
+      spare_.push_back(calls_.front().ready);
       spare_.push_back(calls_.front().done);
       calls_.pop_front();
-      if (!calls_.empty()) calls_.front().begun = std::chrono::steady_clock::now();  // it begins only now
     }
+    if (!calls_.empty() && !calls_.front().begun && lost.empty() && passed(calls_.front().ready, lost))
+      calls_.front().begun = std::chrono::steady_clock::now();
     if (!calls_.empty() && failure_.empty()) {
       std::string why = lost.empty() ? comm_.trouble() : lost;
-      const bool late = std::chrono::steady_clock::now() - calls_.front().begun > timeout_;
+      const bool late =
+          calls_.front().begun && std::chrono::steady_clock::now() - *calls_.front().begun > timeout_;
       if (why.empty() && late) why = cat("not done after ", timeout_.count(), " ms on the device");
       if (!why.empty()) {
         failure_ = cat("[", calls_.front().title, "] NCCL: ", why);

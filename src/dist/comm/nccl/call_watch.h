@@ -4,7 +4,9 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,15 +25,19 @@ class CallWatch {
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
 
-  void add(const std::string& title, Stream stream);  // what `stream` has been given so far
-  std::string failure();                              // empty: none
+  // Around what is queued on `stream` for one call. Its time counts from when the device has come to it: what
+  // is computed before may take as long as it likes.
+  void begin(const std::string& title, Stream stream);
+  void end(Stream stream);
+  std::string failure();  // empty: none
 
  private:
   struct Watched {
     std::string title;
-    Event done;
-    std::chrono::steady_clock::time_point begun;
+    Event ready, done;
+    std::optional<std::chrono::steady_clock::time_point> begun;
   };
+  Event spare_event();
   void loop();
   bool passed(Event event, std::string& lost);
 
@@ -43,6 +49,7 @@ class CallWatch {
   std::condition_variable changed_;
   std::vector<OwnedEvent> events_;
   std::vector<Event> spare_;
+  std::optional<Watched> opening_;  // between begin() and end()
   std::deque<Watched> calls_;
   std::string failure_;
   bool ending_ = false;

@@ -54,6 +54,7 @@ Nccl load() {
   find(library, "ncclAllReduce", n.all_reduce, n.why_not);
   find(library, "ncclAllGather", n.all_gather, n.why_not);
   find(library, "ncclReduceScatter", n.reduce_scatter, n.why_not);
+  find(library, "ncclReduce", n.reduce, n.why_not);
   find(library, "ncclBroadcast", n.broadcast, n.why_not);
   find(library, "ncclSend", n.send, n.why_not);
   find(library, "ncclRecv", n.recv, n.why_not);

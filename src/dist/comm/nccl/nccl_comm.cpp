@@ -8,9 +8,11 @@
 namespace kiln {
 namespace {
 
-ncclConfig_t not_blocking() {
+// Where there are others to wait for, calls return at once and can be given up. NCCL starts a thread for each
+// of those; alone it need not.
+ncclConfig_t config_for(int world) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;  // calls return at once, and can be given up
+  config.blocking = world == 1 ? 1 : 0;
   return config;
 }
 
@@ -18,8 +20,9 @@ ncclConfig_t not_blocking() {
 
 NcclComm::NcclComm(int world, int rank, const ncclUniqueId& id, std::chrono::milliseconds timeout)
     : NcclComm(timeout) {
-  ncclConfig_t config = not_blocking();
-  check(nccl_.init_rank(&comm_, world, id, rank, &config), "nccl init");
+  ncclConfig_t config = config_for(world);
+  std::unique_lock lock(mutex_);
+  finish(lock, nccl_.init_rank(&comm_, world, id, rank, &config), "nccl init");
 }
 
 NcclComm::~NcclComm() {
@@ -29,8 +32,10 @@ NcclComm::~NcclComm() {
 
 std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
   std::unique_ptr<NcclComm> part(new NcclComm(timeout_));
-  ncclConfig_t config = not_blocking();
-  check(nccl_.split(comm_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part->comm_, &config), "split");
+  ncclConfig_t config = config_for(0);  // how many the part will have is not known yet
+  run("split", [&](ncclComm_t comm) {
+    return nccl_.split(comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part->comm_, &config);
+  });
   if (color < 0) return nullptr;
   // The new one is put into its place by a thread of NCCL's, which may be after the old one says it is done.
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
@@ -40,7 +45,7 @@ std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
                   "NCCL_DEBUG=INFO says what NCCL does");
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  part->check(ncclInProgress, "split");
+  part->run("split", [](ncclComm_t) { return ncclInProgress; });
   return part;
 }
 
@@ -54,18 +59,21 @@ std::string NcclComm::words(ncclResult_t result) const {
   return text;
 }
 
-void NcclComm::check(ncclResult_t result, const std::string& title) {
+void NcclComm::finish(std::unique_lock<std::mutex>& lock, ncclResult_t result, const std::string& title) {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  while (result == ncclInProgress) {
+  while (result == ncclInProgress && !aborted_) {
     if (nccl_.async_error(comm_, &result) != ncclSuccess) break;
     if (result != ncclInProgress) break;
     if (std::chrono::steady_clock::now() > deadline) {
-      abort();
+      abort_now();
       throw Error(cat("[", title, "] NCCL waited ", timeout_.count(), " ms for the other ranks"),
                   "see what the other ranks are doing; NCCL_DEBUG=INFO says what NCCL does");
     }
+    lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(20));
+    lock.lock();
   }
+  if (aborted_) throw Error(cat("[", title, "] NCCL: the communicator was aborted"));
   if (result == ncclSuccess) return;
   throw Error(cat("[", title, "] NCCL: ", words(result)), "NCCL_DEBUG=INFO says what NCCL does");
 }
@@ -81,6 +89,10 @@ std::string NcclComm::trouble() {
 
 void NcclComm::abort() {
   const std::lock_guard lock(mutex_);
+  abort_now();
+}
+
+void NcclComm::abort_now() {
   if (!aborted_ && comm_ != nullptr) nccl_.abort(comm_);
   aborted_ = true;
 }

@@ -18,17 +18,25 @@ class NcclComm {
   NcclComm& operator=(const NcclComm&) = delete;
 
   std::unique_ptr<NcclComm> split(int color, int key);  // null without a colour
-  ncclComm_t get() const { return comm_; }
 
-  // Of a call on this communicator: waits until NCCL has taken it on. Throws Error(title, NCCL's own words).
-  void check(ncclResult_t result, const std::string& title);
+  // Makes `call` on the communicator and waits until NCCL has taken it on. Throws Error(title, NCCL's own
+  // words). An abort from another thread comes before or after `call`, never during it: what is aborted is
+  // freed.
+  template <class Call>
+  void run(const std::string& title, Call call) {
+    std::unique_lock lock(mutex_);
+    finish(lock, aborted_ ? ncclInvalidUsage : call(comm_), title);
+  }
   // What has gone wrong since, on the device or at another rank; empty: nothing.
   std::string trouble();
   void abort();  // ends what is under way on the device; from any thread
 
  private:
   explicit NcclComm(std::chrono::milliseconds timeout) : nccl_(load_nccl()), timeout_(timeout) {}
+  // Both with the mutex held; finish() lets go of it while it waits.
+  void finish(std::unique_lock<std::mutex>& lock, ncclResult_t result, const std::string& title);
   std::string words(ncclResult_t result) const;
+  void abort_now();
 
   const Nccl& nccl_;
   std::chrono::milliseconds timeout_;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "device/cuda/cuda_check.h"
 #include "dist/comm/nccl/call_watch.h"
+#include "dist/comm/reduce_ranks.h"
 
 namespace kiln {
 namespace {
@@ -84,11 +85,18 @@ class NcclTransport final : public Transport {
           if (roll_call_) roll_call_->abort(why);
         }) {
     KILN_CUDA_CHECK(cudaGetDevice(&device_));
+    if (options.sums == RankSums::ranked && world > kMaxThreadRanks)
+      throw Error(
+          cat("sums in the order of ranks take at most ", kMaxThreadRanks, " NCCL ranks, not ", world),
+          "leave the order to NCCL, or use --transport mpi");
   }
 
   std::string_view name() const override { return "nccl"; }
   int rank() const override { return rank_; }
   int world() const override { return world_; }
+  // Alone, NCCL is called on the rank's own thread and stream: the way over another's costs more than the
+  // call.
+  bool is_local() const override { return world_ == 1; }
   std::optional<std::chrono::steady_clock::time_point> all_arrived() const override {
     return roll_call_ ? roll_call_->all_arrived() : std::nullopt;
   }
@@ -105,8 +113,20 @@ class NcclTransport final : public Transport {
     if (call.count == 0 && call.take == 0) return;
     const std::string title = call.subject.empty() ? std::string(name_of(call.what))
                                                    : cat(name_of(call.what), " of ", call.subject);
-    enqueue(call, static_cast<cudaStream_t>(stream.handle), title);
-    watch_.add(title, stream);
+    if (world_ > 1) watch_.begin(title, stream);
+    if (sums_in_order(call)) {
+      sum(call, stream, title);
+    } else {
+      comm_->run(title, [&](ncclComm_t comm) {
+        return enqueue(call, comm, static_cast<cudaStream_t>(stream.handle));
+      });
+    }
+    if (world_ > 1) watch_.end(stream);
+  }
+
+  Bytes scratch(const CommCall& call) const override {
+    return sums_in_order(call) ? Bytes{Parts(call, world_).bytes * static_cast<std::size_t>(world_)}
+                               : Bytes{};
   }
 
   std::unique_ptr<Transport> split(int color, int key) override {
@@ -127,37 +147,108 @@ class NcclTransport final : public Transport {
   }
 
  private:
-  void enqueue(const CommCall& call, cudaStream_t stream, const std::string& title) {
-    const ncclComm_t comm = comm_->get();
+  // NCCL's own word for the call.
+  ncclResult_t enqueue(const CommCall& call, ncclComm_t comm, cudaStream_t stream) {
     const auto count = static_cast<std::size_t>(call.count);
     const std::size_t bytes = call.bytes().value;
-    const auto check = [&](ncclResult_t r) { comm_->check(r, title); };
     switch (call.what) {
       case Collective::all_reduce:
-        return check(nccl_.all_reduce(call.in, call.out, count, type_of(call.dtype), ncclSum, comm, stream));
+        return nccl_.all_reduce(call.in, call.out, count, type_of(call.dtype), ncclSum, comm, stream);
       case Collective::reduce_scatter:
-        return check(nccl_.reduce_scatter(call.in, call.out, count / static_cast<std::size_t>(world_),
-                                          type_of(call.dtype), ncclSum, comm, stream));
+        return nccl_.reduce_scatter(call.in, call.out, count / static_cast<std::size_t>(world_),
+                                    type_of(call.dtype), ncclSum, comm, stream);
+      case Collective::reduce:
+        return nccl_.reduce(call.in, call.out, count, type_of(call.dtype), ncclSum, call.peer, comm, stream);
       case Collective::all_gather:
-        return check(nccl_.all_gather(call.in, call.out, bytes, ncclUint8, comm, stream));
+        return nccl_.all_gather(call.in, call.out, bytes, ncclUint8, comm, stream);
       case Collective::broadcast:
-        return check(nccl_.broadcast(call.in, call.out, bytes, ncclUint8, call.peer, comm, stream));
+        return nccl_.broadcast(call.in, call.out, bytes, ncclUint8, call.peer, comm, stream);
       case Collective::send:
-        return check(nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream));
+        return nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream);
       case Collective::recv:
-        return check(nccl_.recv(call.out, bytes, ncclUint8, call.peer, comm, stream));
-      case Collective::send_recv: {  // in one group, or each would wait for the other's
-        ncclResult_t r = nccl_.group_start();
-        if (r == ncclSuccess) r = nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream);
-        if (r == ncclSuccess || r == ncclInProgress)
-          r = nccl_.recv(call.out, static_cast<std::size_t>(call.take) * size_of(call.dtype), ncclUint8,
-                         call.source, comm, stream);
-        const ncclResult_t end = nccl_.group_end();
-        return check(r == ncclSuccess || r == ncclInProgress ? end : r);
+        return nccl_.recv(call.out, bytes, ncclUint8, call.peer, comm, stream);
+      case Collective::send_recv: {
+        const std::size_t take = static_cast<std::size_t>(call.take) * size_of(call.dtype);
+        return at_once([&](const auto& add) {
+          add(nccl_.send(call.in, bytes, ncclUint8, call.peer, comm, stream));
+          add(nccl_.recv(call.out, take, ncclUint8, call.source, comm, stream));
+        });
       }
       case Collective::barrier:
-        return;
+        break;
     }
+    return ncclSuccess;
+  }
+
+  // In one group, or each would wait for the other's. A group that was begun must be ended.
+  template <class Calls>
+  ncclResult_t at_once(Calls calls) {
+    ncclResult_t first = nccl_.group_start();
+    calls([&](ncclResult_t r) {
+      if (first == ncclSuccess && r != ncclInProgress) first = r;
+    });
+    const ncclResult_t end = nccl_.group_end();
+    return first == ncclSuccess ? end : first;
+  }
+
+  // --- sums in the order of ranks: NCCL carries the parts, and each rank adds up one of them.
+
+  // Rank r's part of a sum lies at r * bytes, and has length(r) elements.
+  struct Parts {
+    int64_t each, count;
+    std::size_t bytes;
+    Parts(const CommCall& call, int world)
+        : each((call.count + world - 1) / world),
+          count(call.count),
+          bytes(static_cast<std::size_t>(each) * size_of(call.dtype)) {}
+    int64_t length(int rank) const { return std::clamp<int64_t>(count - rank * each, 0, each); }
+    std::byte* at(std::byte* data, int rank) const { return data + static_cast<std::size_t>(rank) * bytes; }
+  };
+
+  bool sums_in_order(const CommCall& call) const {
+    return options_.sums == RankSums::ranked && world_ > 1 &&
+           (call.what == Collective::all_reduce || call.what == Collective::reduce_scatter ||
+            call.what == Collective::reduce);
+  }
+
+  void sum(const CommCall& call, Stream stream, const std::string& title) {
+    const Parts parts(call, world_);
+    const auto queue = static_cast<cudaStream_t>(stream.handle);
+    const auto bytes = [&](int rank) {
+      return static_cast<std::size_t>(parts.length(rank)) * size_of(call.dtype);
+    };
+    const auto each_other = [&](const auto& visit) {
+      for (int r = 0; r < world_; ++r) {
+        if (r != rank_) visit(r);
+      }
+    };
+    comm_->run(title, [&](ncclComm_t comm) {
+      return at_once([&](const auto& add) {
+        each_other([&](int r) {
+          if (bytes(r) > 0) add(nccl_.send(parts.at(call.in, r), bytes(r), ncclUint8, r, comm, queue));
+          if (bytes(rank_) > 0)
+            add(nccl_.recv(parts.at(call.scratch, r), bytes(rank_), ncclUint8, r, comm, queue));
+        });
+      });
+    });
+    RankMemory src, dst;
+    src.count = world_;
+    for (int r = 0; r < world_; ++r) src.data[r] = parts.at(r == rank_ ? call.in : call.scratch, r);
+    dst.count = 1;
+    dst.data[0] = call.what == Collective::reduce_scatter ? call.out : parts.at(call.out, rank_);
+    if (bytes(rank_) > 0) reduce_ranks(backend_, stream, dst, src, parts.length(rank_), call.dtype);
+    if (call.what == Collective::reduce_scatter) return;
+    const auto takes = [&](int rank) { return call.what == Collective::all_reduce || rank == call.peer; };
+    comm_->run(title, [&](ncclComm_t comm) {
+      return at_once([&](const auto& add) {
+        each_other([&](int r) {
+          if (takes(r) && bytes(rank_) > 0)
+            add(nccl_.send(dst.data[0], bytes(rank_), ncclUint8, r, comm, queue));
+          if (takes(rank_) && bytes(r) > 0)
+            add(nccl_.recv(parts.at(call.out, r), bytes(r), ncclUint8, r, comm, queue));
+        });
+      });
+    });
   }
 
   Backend& backend_;

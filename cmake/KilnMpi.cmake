@@ -1,5 +1,5 @@
 # Finds Open MPI (or another MPI), or switches KILN_MPI off and says so: src/dist/comm/no_mpi.cpp then stands in. C's
-# interface alone is used. Sanitizer builds keep it; tests/lsan_mpi.supp names what libmpi leaks by design.
+# interface alone is used. Sanitizer builds keep it; what its parts leak is not looked at (tests/dist_ranks/CMakeLists.txt).
 if(KILN_MPI)
   find_package(MPI QUIET COMPONENTS C)
   if(NOT MPI_C_FOUND)

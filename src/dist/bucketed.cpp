@@ -120,8 +120,21 @@ void BucketedStrategy::finish_gradients() {
 }
 
 std::vector<Tensor> BucketedStrategy::own_grads(const ParamStore& params) const {
+  const Tensor& flat = params.grads();
+  const auto size = static_cast<int64_t>(size_of(flat.dtype()));
   std::vector<Tensor> pieces;
-  for (const ParamSpan& s : params.spans(comm_.rank(), comm_.world())) pieces.push_back(s.grad);
+  for (const ParamSpan& s : params.spans(comm_.rank(), comm_.world())) {
+    // A rank by itself has neighbours, which one launch reads. With more ranks only ZeRO-2 would have some,
+    // and its sums would not be those of the others any more.
+    const bool next_to_it = comm_.world() == 1 && !pieces.empty() &&
+                            pieces.back().raw() + pieces.back().numel() * size == s.grad.raw();
+    if (!next_to_it) {
+      pieces.push_back(s.grad);
+      continue;
+    }
+    const int64_t begin = (pieces.back().raw() - flat.raw()) / size;
+    pieces.back() = flat.narrow(0, begin, pieces.back().numel() + s.grad.numel());
+  }
   return pieces;
 }
 

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   {
     RankContext ctx(options);
     MpiOptions ranked, engine;
-    engine.sums = MpiSums::engine;
+    engine.sums = RankSums::engine;
     Communicator ours(ctx, mpi->transport(ctx.backend(), ranked)),
         theirs(ctx, mpi->transport(ctx.backend(), engine));
     if (mpi->rank() == 0)

@@ -136,7 +136,7 @@ ordered_json row_json(const BenchZeroReport& report, const ZeroRow& r) {
 
 std::string caption(const BenchZeroReport& r) {
   const BenchZeroRequest& q = r.request;
-  return fmt::format("{} ({:.3g} million parameters), batch {} on each rank, ctx {}, {}, {} ({}), {}",
+  return fmt::format("{} ({:.0f} million parameters), batch {} on each rank, ctx {}, {}, {} ({}), {}",
                      q.size.name, static_cast<double>(r.parameters) / 1e6, q.batch, q.context,
                      name_of(q.precision), q.transport, r.device,
                      q.link ? fmt::format("link=modelled ({})", q.link->str()) : "no link modelled");

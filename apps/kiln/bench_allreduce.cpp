@@ -245,8 +245,9 @@ BenchAllReduceReport bench_allreduce(const BenchAllReduceRequest& request,
         own.comm.timeout = std::chrono::milliseconds(static_cast<int64_t>(1e3 * r.timeout));
         own.comm.algorithm = parse_comm_algorithm(algorithm, "--algorithm");
         own.sums = sums_of(r, g);
-        own.config =
-            fmt::format("bench allreduce {} {}", algorithm, joined(r.sizes, [](Bytes b) { return b.value; }));
+        own.config = fmt::format("bench allreduce {} {} {} {}", algorithm,
+                                 joined(r.sizes, [](Bytes b) { return b.value; }),
+                                 joined(r.dtypes, [](DType t) { return name_of(t); }), r.sums);
         try {
           progress(fmt::format("{} {} {} ranks", transport, algorithm, ranks));
           const std::vector<ordered_json> rows = is_rank || transport == "threads"
@@ -256,6 +257,8 @@ BenchAllReduceReport bench_allreduce(const BenchAllReduceRequest& request,
         } catch (const Error& e) {
           if (is_rank || e.kind() == ErrorKind::usage) throw;
           for (const Bytes size : fitting.sizes) add_skipped(r, g, size, e.what(), report.rows);
+          report.hint = e.hint();
+          report.kind = e.kind();
         }
       }
     }

@@ -42,6 +42,8 @@ struct BenchAllReduceReport {
   std::vector<nlohmann::ordered_json> rows;  // as stored; those that were skipped have a reason
   std::vector<AllReduceFit> fits;
   bool stopped = false;
+  std::string hint;  // of the last error that kept rows from being timed, and its kind
+  ErrorKind kind = ErrorKind::failed;
 
   bool any_timed() const;
 };

@@ -105,10 +105,6 @@ ordered_json row_json(const BenchFsdpReport& report, const FsdpRow& r) {
 }  // namespace
 
 void check_bench_fsdp(const BenchFsdpRequest& r) {
-  if (r.device.type != DeviceType::cpu)
-    throw Error(
-        fmt::format("bench fsdp tells when the host waited, which says nothing of {}", r.device.str()),
-        "use --device cpu", ErrorKind::unavailable);
   if (r.batch % r.ranks != 0)
     throw Error(fmt::format("--batch is {}, which does not divide into {} ranks", r.batch, r.ranks), {},
                 ErrorKind::usage);

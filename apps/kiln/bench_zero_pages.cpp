@@ -136,9 +136,11 @@ ordered_json row_json(const BenchZeroReport& report, const ZeroRow& r) {
 
 std::string caption(const BenchZeroReport& r) {
   const BenchZeroRequest& q = r.request;
-  return fmt::format("{} ({:.0f} million parameters), batch {} on each rank, ctx {}, {}, {} ({}), {}",
-                     q.size.name, static_cast<double>(r.parameters) / 1e6, q.batch, q.context,
-                     name_of(q.precision), q.transport, r.device,
+  const double millions = static_cast<double>(r.parameters) / 1e6;
+  return fmt::format("{} ({} million parameters), batch {} on each rank, ctx {}, {}, {} ({}), {}",
+                     q.size.name,
+                     millions < 1000 ? fmt::format("{:.3g}", millions) : fmt::format("{:.0f}", millions),
+                     q.batch, q.context, name_of(q.precision), q.transport, r.device,
                      q.link ? fmt::format("link=modelled ({})", q.link->str()) : "no link modelled");
 }
 

@@ -98,7 +98,7 @@ void run_bench_allreduce(const Typed& t, const CLI::App& app, const CommonOption
   }
   if (!report.any_timed() && !report.stopped)
     throw Error(fmt::format("nothing could be timed: {}", report.rows.front().value("reason", "")),
-                "take a smaller --size or fewer --ranks");
+                report.hint.empty() ? "take a smaller --size or fewer --ranks" : report.hint, report.kind);
 }
 
 }  // namespace
@@ -123,7 +123,8 @@ std::function<bool()> add_bench_allreduce(CLI::App& app, const CommonOptions& co
       ->type_name("N");
   study
       ->add_option("--sums", t->sums,
-                   "Of mpi and nccl: ranked (default of mpi), or engine (of nccl): its own reductions")
+                   "How mpi and nccl sum: ranked; engine: their own reductions; auto (default): ranked of "
+                   "mpi, engine of nccl")
       ->type_name("NAME");
   study->add_option("--comm-timeout", t->timeout, "Seconds a rank waits for the others (default 60)")
       ->type_name("S");

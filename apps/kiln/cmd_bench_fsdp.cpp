@@ -79,7 +79,7 @@ std::function<bool()> add_bench_fsdp(CLI::App& app, const CommonOptions& common)
       app.add_subcommand("fsdp", "Sharded weights gathered ahead: did each arrive before it was wanted?");
   study->fallthrough();  // --json and its like belong to every command
   study->footer(
-      "It also takes --json, --seed and --out, as every command does.\n\n"
+      "It also takes --json, --seed, --device and --out, as every command does.\n\n"
       "Example:\n  kiln bench fsdp --size micro --ranks 2 --prefetch 0,1,2 --link "
       "latency=50us,bandwidth=1GB/s");
   study->add_option("--prefetch", t->prefetch, "Weights under way beside the one in use (default 0,1,2)")

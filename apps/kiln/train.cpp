@@ -192,8 +192,9 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   if (first && !done) {
     RankOptions rank = rank_options_of(r, comm.world());
     rank.threads = ctx.pool().threads();
-    memory = checked_memory({config, layout, shape, text.validation != nullptr, r.strategy, sharing}, rank,
-                            ctx, ranks_on_device(ctx, comm));
+    memory = checked_memory(
+        {config, layout, shape, text.validation != nullptr, r.strategy, sharing, comm.options()}, rank, ctx,
+        ranks_on_device(ctx, comm));
   }
   if (first && r.fresh) {
     if (const std::string aside = folder->set_aside(); !aside.empty())

@@ -50,7 +50,10 @@ RanksRequest ranks_of(const TrainRequest& r) {
   if (ranks.transport == "threads" && r.ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", r.ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
-  if (r.canonical) ranks.sums = RankSums::ranked;  // NCCL would choose an order of its own
+  if (r.canonical) {
+    ranks.sums = RankSums::ranked;  // NCCL would choose an order of its own
+    ranks.comm.sums_in_scratch = ranks.transport == "nccl";
+  }
   ranks.world = r.ranks;
   ranks.config = options_text(r);
   if (!r.link.empty()) ranks.comm.link = LinkModel::parse(r.link, "--link");

@@ -85,14 +85,13 @@ void BucketedStrategy::set_ready(Param& p, Bucket& b) {
   if (tree_ && !options_.every_micro_step) tree_->fold(params_->local_grad(p), chunk_);
   place.ready = true;
   --b.waiting;
-  if (observer_ != nullptr)
-    observer_->on_gradient(p, p.padded * static_cast<int64_t>(size_of(wire_dtype())), steady_ns());
+  if (observer_ != nullptr) observer_->on_gradient(p, p.padded * static_cast<int64_t>(size_of(wire_dtype())));
 }
 
 void BucketedStrategy::launch() {
   for (; next_ < buckets_.size() && buckets_[next_].waiting == 0; ++next_) {
     while (next_ - settled_ >= static_cast<std::size_t>(options_.in_flight)) settle(buckets_[settled_++]);
-    if (observer_ != nullptr) observer_->on_start(buckets_[next_], steady_ns());
+    if (observer_ != nullptr) observer_->on_start(buckets_[next_]);
     start(buckets_[next_]);
   }
 }
@@ -107,15 +106,15 @@ void BucketedStrategy::flush() {
 }
 
 void BucketedStrategy::wait(const CommHandle& handle) {
-  const int64_t begin = observer_ != nullptr ? steady_ns() : 0;
+  if (observer_ != nullptr) observer_->on_wait_begin();
   handle.wait(ctx_);
-  if (observer_ != nullptr) observer_->on_wait(begin, steady_ns());
+  if (observer_ != nullptr) observer_->on_wait_end();
 }
 
 void BucketedStrategy::finish_gradients() {
-  const int64_t begin = observer_ != nullptr ? steady_ns() : 0;
+  if (observer_ != nullptr) observer_->on_finish_begin();
   if (!tree_) flush();  // else each micro-step ended with it
-  if (observer_ != nullptr) observer_->on_finish(begin, steady_ns());
+  if (observer_ != nullptr) observer_->on_finish_end();
   open_micro_step();
 }
 

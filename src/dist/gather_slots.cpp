@@ -109,7 +109,7 @@ void GatherSlots::start(Held& h, Param& p, DType as, int64_t window) {
   h.as = as;
   h.window = window;
   h.waited = false;
-  h.record = {p.name, as, Phase::forward, size, false, 0, 0, 0};
+  h.record = {.weight = p.name, .as = as, .bytes = size};
 }
 
 // In the order, and only into slots that are done with what they held: the ranks start the same gathers.
@@ -129,6 +129,8 @@ void GatherSlots::wait(Held& h) {
   if (h.waited) return;
   if (observer_ != nullptr) {
     h.record.phase = ctx_.phase();
+    h.record.sequence = h.handle.sequence();
+    observer_->on_wanted();
     h.record.wanted = steady_ns();
     h.handle.wait(ctx_);
     h.record.queued = h.handle.queued_ns();

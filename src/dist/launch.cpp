@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,57 +13,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 
 #include "base/on_exit.h"
 #include "dist/comm/mpi_process.h"
+#include "dist/launch_folder.h"
 #include "dist/ranks.h"
 
 namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Where the board and the ranks' error pipes live while they run.
-class LaunchFolder {
- public:
-  explicit LaunchFolder(int ranks) {
-    std::error_code ignored;
-    const bool memory = std::filesystem::is_directory("/dev/shm", ignored);
-    std::string name = cat(memory ? "/dev/shm" : "/tmp", "/kiln-run-XXXXXX");
-    if (::mkdtemp(name.data()) == nullptr)
-      throw Error(cat("cannot make a folder ", name, ": ", std::strerror(errno)));
-    path_ = name;
-    board_ = RankBoard::create(path_ + "/board", ranks);
-    for (int r = 0; r < ranks; ++r) {
-      const std::string pipe = cat(path_, "/stderr.", r);
-      // Opened for both, so that it never ends: ranks come and go.
-      const int file =
-          ::mkfifo(pipe.c_str(), 0600) == 0 ? ::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
-      if (file < 0) throw Error(cat("cannot make a pipe ", pipe, ": ", std::strerror(errno)));
-      pipes_.push_back(file);
-    }
-  }
-  ~LaunchFolder() {
-    for (int file : pipes_) ::close(file);
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  LaunchFolder(const LaunchFolder&) = delete;
-  LaunchFolder& operator=(const LaunchFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  const RankBoard& board() const { return *board_; }
-  const std::vector<int>& pipes() const { return pipes_; }
-
- private:
-  std::string path_;
-  std::unique_ptr<RankBoard> board_;
-  std::vector<int> pipes_;
-};
 
 // Bytes to lines.
 class LineReader {

@@ -13,72 +13,103 @@ OverlapRecorder::OverlapRecorder(RankContext& ctx, Communicator& comm) : ctx_(ct
 
 OverlapRecorder::~OverlapRecorder() { ctx_.remove_observer(this); }
 
+OverlapRecorder::Moment OverlapRecorder::mark() {
+  if (used_ == marks_.size()) marks_.push_back(ctx_.backend().make_timing_event());
+  marks_[used_]->record(ctx_.compute());
+  return used_++;
+}
+
+double OverlapRecorder::us(Moment m) const { return 1e3 * marks_[m]->elapsed_ms(*marks_.front()); }
+
 void OverlapRecorder::begin_step() {
   ctx_.synchronize();
   (void)comm_.take_records(ctx_);
+  comm_.start_recording();  // again: the clocks of host and device drift apart
   ledger_ = {};
+  gradients_.clear();
   started_.clear();
+  waits_.clear();
+  gathered_.clear();
   gathers_.clear();
-  in_backward_ = false;
-  begin_ = steady_ns();
+  backward_begin_ = backward_end_ = sums_end_ = std::nullopt;
+  used_ = 0;
+  mark();
+  begin_ns_ = steady_ns();  // nothing was queued before it: the device passes it now
 }
 
-void OverlapRecorder::on_gradient(const Param& p, int64_t bytes, int64_t at) {
-  ledger_.gradients.push_back({p.name, bytes, p.offset, us(at)});
+void OverlapRecorder::on_gradient(const Param& p, int64_t bytes) {
+  const Moment now = mark();
+  gradients_.push_back({{p.name, bytes, p.offset, 0}, now});
 }
 
-void OverlapRecorder::on_start(const Bucket& b, int64_t at) {
-  double ready = 0;
-  bool told = false;
+void OverlapRecorder::on_start(const Bucket& b) {
+  std::optional<Moment> ready;
   // Newest first: with several micro-steps a gradient is told once for each.
   for (const Param* p : b.params) {
-    const auto found = std::find_if(ledger_.gradients.rbegin(), ledger_.gradients.rend(),
-                                    [&](const ReadyGradient& g) { return g.offset == p->offset; });
-    if (found == ledger_.gradients.rend()) continue;
-    ready = std::max(ready, found->ready);
-    told = true;
+    const auto found = std::find_if(gradients_.rbegin(), gradients_.rend(),
+                                    [&](const Gradient& g) { return g.what.offset == p->offset; });
+    if (found != gradients_.rend()) ready = std::max(ready.value_or(0), found->ready);
   }
-  started_.push_back({b.name, told ? ready : us(at)});
+  started_.push_back({b.name, ready ? *ready : mark()});
 }
 
 void OverlapRecorder::on_gather(const GatherRecord& r) {
-  gathers_.push_back({std::string(r.weight), std::string(name_of(r.phase)), r.bytes, r.ahead, us(r.queued),
-                      us(r.wanted), us(r.ready)});
-  if (!r.in_time()) on_wait(r.wanted, r.ready);
-}
-
-void OverlapRecorder::on_wait(int64_t begin, int64_t end) { ledger_.waits.push_back({us(begin), us(end)}); }
-
-void OverlapRecorder::on_finish(int64_t begin, int64_t end) {
-  ledger_.backward_end = us(begin);
-  ledger_.sums_end = us(end);
+  GatherUse use;
+  use.weight = r.weight;
+  use.phase = name_of(r.phase);
+  use.bytes = r.bytes;
+  use.ahead = r.ahead;
+  gathered_.push_back({std::move(use), wanted_, r.sequence});
 }
 
 void OverlapRecorder::on_op_begin(RankContext& ctx, const OpEvent&) {
   const StepPhase phase = phase_of(ctx);
   // For strategies that do not say themselves when they begin to wait.
-  if (phase == StepPhase::update && ledger_.backward_end == 0)
-    ledger_.backward_end = ledger_.sums_end = us(steady_ns());
-  if (in_backward_ || phase != StepPhase::backward) return;
-  in_backward_ = true;
-  ledger_.backward_begin = us(steady_ns());
+  if (phase == StepPhase::update && !backward_end_) backward_end_ = sums_end_ = mark();
+  if (!backward_begin_ && phase == StepPhase::backward) backward_begin_ = mark();
+}
+
+// A weight is ready when its gather was over, wherever compute was by then.
+void OverlapRecorder::tell_gathers(const std::map<uint64_t, CommRecord>& records) {
+  for (Gathered& g : gathered_) {
+    const auto call = records.find(g.sequence);
+    if (call == records.end()) continue;  // gathered before the step
+    g.what.queued = us_of_host(call->second.queued);
+    g.what.ready = us_of_host(call->second.ended);
+    g.what.wanted = us(g.wanted);
+    if (!g.what.in_time()) ledger_.waits.push_back({g.what.wanted, g.what.ready});
+    gathers_.push_back(std::move(g.what));
+  }
 }
 
 OverlapLedger OverlapRecorder::end_step() {
   ctx_.synchronize();
-  ledger_.end = us(steady_ns());
+  ledger_.end = us_of_host(steady_ns());
+  ledger_.backward_begin = us(backward_begin_);
+  ledger_.backward_end = us(backward_end_);
+  ledger_.sums_end = us(sums_end_);
+  for (Gradient& g : gradients_) {
+    g.what.ready = us(g.ready);
+    ledger_.gradients.push_back(std::move(g.what));
+  }
+  for (const Wait& w : waits_) {
+    if (w.end) ledger_.waits.push_back({us(w.begin), us(*w.end)});
+  }
   std::size_t next = 0;
-  for (const CommRecord& r : comm_.take_records(ctx_)) {
+  std::map<uint64_t, CommRecord> by_sequence;
+  for (CommRecord& r : comm_.take_records(ctx_)) {
     LedgerEntry e;
     e.name = r.subject;
     e.collective = name_of(r.collective);
     e.bytes = r.bytes;
     e.bucket = next < started_.size() && r.subject == started_[next].name;
-    e.ready = e.bucket ? started_[next++].ready : us(r.queued);
-    e.start = us(r.started);
-    e.end = us(r.ended);
+    e.ready = e.bucket ? us(started_[next++].ready) : us_of_host(r.queued);
+    e.start = us_of_host(r.started);
+    e.end = us_of_host(r.ended);
     ledger_.entries.push_back(std::move(e));
+    by_sequence.emplace(r.sequence, std::move(r));
   }
+  tell_gathers(by_sequence);
   judge_entries(ledger_);
   return std::move(ledger_);
 }
@@ -89,12 +120,13 @@ void ComputeAlone::attach(ParamStore& params) {
 }
 
 void ComputeAlone::grad_ready(Param& p) {
-  if (observer_ != nullptr && p.trainable) observer_->on_gradient(p, p.padded * element_, steady_ns());
+  if (observer_ != nullptr && p.trainable) observer_->on_gradient(p, p.padded * element_);
 }
 
 void ComputeAlone::finish_gradients() {
-  const int64_t now = observer_ != nullptr ? steady_ns() : 0;
-  if (observer_ != nullptr) observer_->on_finish(now, now);
+  if (observer_ == nullptr) return;
+  observer_->on_finish_begin();
+  observer_->on_finish_end();
 }
 
 }  // namespace kiln

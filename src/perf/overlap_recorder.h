@@ -1,8 +1,11 @@
 // Watches the steps of one rank and makes a ledger of each: gradients and waits from the strategy, phases
-// from the ops, collectives from the communicator.
+// from the ops, collectives from the communicator. What compute does is told by marks in its stream: on a GPU
+// the host is long past it.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "autograd/op_observer.h"
@@ -25,25 +28,53 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
 
   const std::vector<GatherUse>& gathers() const { return gathers_; }  // of the last step, in order of use
 
+  void on_wanted() override { wanted_ = mark(); }
   void on_gather(const GatherRecord& record) override;
-  void on_gradient(const Param& p, int64_t bytes, int64_t at) override;
-  void on_start(const Bucket& b, int64_t at) override;
-  void on_wait(int64_t begin, int64_t end) override;
-  void on_finish(int64_t begin, int64_t end) override;
+  void on_gradient(const Param& p, int64_t bytes) override;
+  void on_start(const Bucket& b) override;
+  void on_wait_begin() override { waits_.push_back({mark(), {}}); }
+  void on_wait_end() override { waits_.back().end = mark(); }
+  void on_finish_begin() override { backward_end_ = mark(); }
+  void on_finish_end() override { sums_end_ = mark(); }
   void on_op_begin(RankContext& ctx, const OpEvent& event) override;
 
  private:
-  double us(int64_t ns) const { return static_cast<double>(ns - begin_) / 1e3; }
+  using Moment = std::size_t;  // a mark of this step, by its number: a later one is not earlier
+  Moment mark();
+  double us(Moment m) const;  // from the first mark; the host waits until the device has passed it
+  double us(const std::optional<Moment>& m) const { return m ? us(*m) : 0; }
+  double us_of_host(int64_t ns) const { return static_cast<double>(ns - begin_ns_) / 1e3; }
+  void tell_gathers(const std::map<uint64_t, CommRecord>& records);
 
   RankContext& ctx_;
   Communicator& comm_;
-  int64_t begin_ = 0;
-  bool in_backward_ = false;
+  std::vector<std::unique_ptr<TimingEvent>> marks_;
+  std::size_t used_ = 0;
+  int64_t begin_ns_ = 0;  // when the device passed the first mark, by the host's clock
+
+  struct Gradient {
+    ReadyGradient what;
+    Moment ready = 0;
+  };
   struct Started {
     std::string name;
-    double ready = 0;
+    Moment ready = 0;
   };
+  struct Wait {
+    Moment begin = 0;
+    std::optional<Moment> end;
+  };
+  struct Gathered {
+    GatherUse what;
+    Moment wanted = 0;
+    uint64_t sequence = 0;
+  };
+  std::vector<Gradient> gradients_;
   std::vector<Started> started_;  // buckets, in order
+  std::vector<Wait> waits_;
+  std::vector<Gathered> gathered_;
+  Moment wanted_ = 0;
+  std::optional<Moment> backward_begin_, backward_end_, sums_end_;
   OverlapLedger ledger_;
   std::vector<GatherUse> gathers_;
 };

@@ -48,7 +48,7 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   StepOptions shape = request.step;
   shape.micro_steps = std::min(shape.micro_steps, request.strategy == "none" ? 2 : 3);
 
-  Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, {}));
+  Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, request.comm));
   ParallelRank place(ctx, comm, request.layout.tensor_ranks, request.strategy, request.sharing);
   Llama model(request.model, place.partition());
   model.params().materialize(ctx, request.layout);

@@ -30,6 +30,7 @@ struct MemoryRequest {
   bool evaluates = false;  // validation between steps, with the step's batch and context
   std::string strategy = "none";
   StrategyOptions sharing = {};
+  CommOptions comm = {};
 };
 
 // Peaks per tag, each at its own moment, and of all together. `rank` is what the run's context is made with;

@@ -1,11 +1,16 @@
 #include "dist/launch.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 
+#include "base/on_exit.h"
+#include "dist/launch_folder.h"
 #include "dist/rank_board.h"
 #include "dist/ranks.h"
 
@@ -177,6 +182,31 @@ TEST(LaunchedRequest, AsTheEnvironmentSays) {
   EXPECT_EQ(torch.transport, "nccl");
   EXPECT_EQ(torch.world, 2);
   EXPECT_THROW((void)request({{"KILN_COMM_TIMEOUT", "soon"}}), Error);
+}
+
+TEST(Launch, ClearsAwayWhatKilledLaunchersHaveLeft) {
+  namespace fs = std::filesystem;
+  std::string parent = (fs::temp_directory_path() / "kiln-lost-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(parent.data()), nullptr);
+  const OnExit remove([&] { fs::remove_all(parent); });
+  const auto folder = [&](const char* name, std::chrono::minutes age) {
+    const fs::path path = fs::path(parent) / name;
+    fs::create_directories(path / "inside");
+    fs::last_write_time(path, fs::file_time_type::clock::now() - age);
+    return path;
+  };
+  using std::chrono::minutes;
+  const fs::path lost = folder("kiln-run-lost", minutes(5)), held = folder("kiln-run-held", minutes(5)),
+                 young = folder("kiln-run-young", minutes(0)), other = folder("other", minutes(5));
+  const int file = ::open(held.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const OnExit close([&] { ::close(file); });
+  ASSERT_EQ(::flock(file, LOCK_EX), 0);
+  clear_lost_launches(parent);
+  EXPECT_FALSE(fs::exists(lost));
+  EXPECT_TRUE(fs::exists(held / "inside"));
+  EXPECT_TRUE(fs::exists(young / "inside"));
+  EXPECT_TRUE(fs::exists(other / "inside"));
+  clear_lost_launches(parent + "/nowhere");  // nothing, and no error
 }
 
 }  // namespace

@@ -57,10 +57,32 @@ TEST_P(EveryWay, DoctorsChecksPass) {
     late();
     const CollectivesReport report = check_collectives(r.ctx, r.ranks, static_cast<uint64_t>(round));
     EXPECT_TRUE(report.passed());
-    EXPECT_GE(report.checks.size(), 25u);
+    EXPECT_GE(report.checks.size(), 31u);
     r.ranks.barrier(r.ctx, "end");
   }
 }
+
+// Every rank's numbers as `dtype` holds them, and their sums, added up pairwise and rounded once.
+struct Summands {
+  std::vector<std::vector<float>> of_rank;
+  std::vector<float> sums;
+  Summands(RankContext& ctx, int world, int64_t count, DType dtype) {
+    const Tensor t = ctx.empty({count}, dtype);
+    const auto rounded = [&](std::vector<float> v) {
+      upload_floats(ctx, t, v);
+      download_floats(ctx, t, v);
+      return v;
+    };
+    for (int k = 0; k < world; ++k) of_rank.push_back(rounded(drawn(k, count)));
+    sums.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      std::vector<float> brought;
+      for (const auto& v : of_rank) brought.push_back(v[i]);
+      sums[i] = sum_pairwise(brought);
+    }
+    sums = rounded(sums);
+  }
+};
 
 // Not whole numbers: each sum is compared with one made pairwise. `ranked` gives its very bits, others come
 // close.
@@ -68,37 +90,37 @@ TEST_P(EveryWay, SumsOfRoundedNumbers) {
   for (int round = 0; round < kRounds; ++round) {
     RankRig r = rig();
     Shuffle late(round);
-    const int world = r.ranks.world();
+    const int world = r.ranks.world(), rank = r.ranks.rank(), root = world - 1;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      const bool exact = GetParam().sums == RankSums::ranked && dtype != DType::f64;
+      const float slack = exact ? 0.0f : static_cast<float>(world) * (size_of(dtype) == 2 ? 0.02f : 1e-5f);
       for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{4097}, int64_t{700001}}) {
-        std::vector<std::vector<float>> all;
-        for (int k = 0; k < world; ++k) {
-          all.push_back(drawn(k, count));
-          const Tensor t = r.ctx.empty({count}, dtype);
-          upload_floats(r.ctx, t, all.back());
-          download_floats(r.ctx, t, all.back());  // as that dtype holds it
-        }
-        const Tensor t = r.ctx.empty({count}, dtype);
-        upload_floats(r.ctx, t, all[static_cast<std::size_t>(r.ranks.rank())]);
+        SCOPED_TRACE(cat(count, " ", name_of(dtype)));
+        const int64_t each = (count + world - 1) / world;
+        const Summands whole(r.ctx, world, each * world, dtype);
+        const auto mine = [&](int64_t n) {
+          const Tensor t = r.ctx.empty({n}, dtype);
+          const std::vector<float>& v = whole.of_rank[static_cast<std::size_t>(rank)];
+          upload_floats(r.ctx, t, std::vector<float>(v.begin(), v.begin() + n));
+          return t;
+        };
+        const auto expect_sums = [&](const Tensor& t, int64_t first, const char* what) {
+          std::vector<float> got(static_cast<std::size_t>(t.numel()));
+          download_floats(r.ctx, t, got);
+          std::size_t wrong = 0;
+          for (std::size_t i = 0; i < got.size(); ++i)
+            wrong += std::abs(got[i] - whole.sums[static_cast<std::size_t>(first) + i]) > slack ? 1 : 0;
+          EXPECT_EQ(wrong, 0u) << what;
+        };
+        const Tensor everywhere = mine(count), at_root = mine(count), all = mine(each * world),
+                     part = r.ctx.empty({each}, dtype);
         late();
-        r.ranks.all_reduce(r.ctx, t, "sum").wait(r.ctx);
-        std::vector<float> got(static_cast<std::size_t>(count));
-        download_floats(r.ctx, t, got);
-        const Tensor expected = r.ctx.empty({count}, dtype);
-        std::vector<float> sums(got.size());
-        for (std::size_t i = 0; i < sums.size(); ++i) {
-          std::vector<float> brought;
-          for (const auto& v : all) brought.push_back(v[i]);
-          sums[i] = sum_pairwise(brought);
-        }
-        upload_floats(r.ctx, expected, sums);
-        std::vector<float> want(got.size());
-        download_floats(r.ctx, expected, want);
-        const bool exact = GetParam().sums == RankSums::ranked && dtype != DType::f64;
-        const float slack = exact ? 0.0f : static_cast<float>(world) * (size_of(dtype) == 2 ? 0.02f : 1e-5f);
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < got.size(); ++i) wrong += std::abs(got[i] - want[i]) > slack ? 1 : 0;
-        EXPECT_EQ(wrong, 0u) << count << " " << name_of(dtype);
+        r.ranks.all_reduce(r.ctx, everywhere, "sum").wait(r.ctx);
+        expect_sums(everywhere, 0, "all_reduce");
+        r.ranks.reduce(r.ctx, at_root, root, "sum").wait(r.ctx);
+        if (rank == root) expect_sums(at_root, 0, "reduce");
+        r.ranks.reduce_scatter(r.ctx, all, part, "sum").wait(r.ctx);
+        expect_sums(part, rank * each, "reduce_scatter");
       }
     }
     r.ranks.barrier(r.ctx, "end");

@@ -10,6 +10,7 @@
 #include "perf/overlap_replay.h"
 #include "perf/step_run.h"
 #include "perf/zero_theory.h"
+#include "support/gpu.h"
 #include "support/shuffled_ranks.h"
 #include "support/tiny_run.h"
 
@@ -35,12 +36,13 @@ struct Seen {
 };
 
 // The second step of rank 0.
-Seen step_of(const std::string& strategy, double bucket_mb, const LinkModel& link, int round) {
+Seen step_of(const std::string& strategy, double bucket_mb, const LinkModel& link, int round,
+             const Device& device = Device::cpu()) {
   Seen seen;
   CommOptions options;
   options.link = link;
   run_thread_ranks(
-      kWorld, one_thread_each(),
+      kWorld, one_thread_each(device),
       [&](RankContext& ctx, Communicator& comm) {
         Shaker shake(round, ctx.rank());
         const auto made = make_strategy(strategy, {bucket_mb, DType::f32}, ctx, comm);
@@ -119,6 +121,36 @@ TEST(OverlapRecorder, EveryFormOfDdp) {
         EXPECT_EQ(again.entries[i].name, s.ledger.entries[i].name);
         EXPECT_EQ(again.entries[i].bytes, s.ledger.entries[i].bytes);
       }
+    }
+  }
+}
+
+// There the host is past backward before the device has begun: moments of the host's clock would make naive
+// hide its sums.
+class CudaOverlapRecorder : public testing::Test {
+ protected:
+  void SetUp() override { KILN_NEEDS_GPU(); }
+};
+
+TEST_F(CudaOverlapRecorder, ComputeIsTimedByTheDevice) {
+  const LinkModel link = {50e-6, 500e6};
+  for (const char* form : {"ddp:naive", "ddp:flat", "ddp:bucketed"}) {
+    SCOPED_TRACE(form);
+    const Seen s = step_of(form, 0.02, link, 1, Device::cuda(0));
+    EXPECT_EQ(s.ledger.gradients.size(), s.trainable);
+    EXPECT_LT(s.ledger.backward_begin, s.ledger.backward_end);
+    double before = 0;
+    for (const LedgerEntry& e : s.ledger.entries) {
+      EXPECT_GE(e.start, before - 20) << e.name;  // two events of two streams, put on one clock
+      before = e.end;
+      if (!e.bucket) continue;
+      EXPECT_LE(e.ready, e.start + 20) << e.name;
+      if (!s.options.as_ready) {
+        EXPECT_GE(e.start, s.ledger.backward_end - 20) << e.name;
+      }
+    }
+    if (!s.options.as_ready) {
+      EXPECT_LT(totals_of(s.ledger).hidden_share(), 0.1);
     }
   }
 }

@@ -28,6 +28,13 @@ std::string_view name_of(Collective c) {
   return "?";
 }
 
+Bytes ranked_scratch(const CommCall& call, int world) {
+  const bool sums = call.what == Collective::all_reduce || call.what == Collective::reduce_scatter ||
+                    call.what == Collective::reduce;
+  const auto part = static_cast<std::size_t>((call.count + world - 1) / world);
+  return {sums ? part * size_of(call.dtype) * static_cast<std::size_t>(world - 1) : 0};
+}
+
 std::string CommCall::text() const {
   std::string s(name_of(what));
   if (what == Collective::broadcast || what == Collective::recv) s += cat(" from rank ", peer);

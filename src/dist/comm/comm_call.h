@@ -42,12 +42,17 @@ struct CommCall {
   std::string text() const;  // "all_reduce of 8 fp32 (w)": what ranks must agree on
 };
 
+// What sums in the order of ranks need beside the tensor where another library carries their parts: room for
+// the others' copies of this rank's part.
+Bytes ranked_scratch(const CommCall& call, int world);
+
 // Nanoseconds of std::chrono::steady_clock.
 struct CommRecord {
   Collective collective = Collective::barrier;
   std::string subject;
   int64_t bytes = 0;                           // what this rank brings
   int64_t queued = 0, started = 0, ended = 0;  // started: when the last rank had come, where that is known
+  uint64_t sequence = 0;                       // of the call
 };
 
 }  // namespace kiln

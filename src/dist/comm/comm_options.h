@@ -19,6 +19,8 @@ struct CommOptions {
   // How long a rank waits for the others in one call before it gives up and says who is missing.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   CommAlgorithm algorithm = CommAlgorithm::direct;
+  // NCCL with ranked sums: the others' copies of this rank's part lie beside the tensor (ranked_scratch).
+  bool sums_in_scratch = false;
   std::optional<LinkModel> link{};  // calls take as long as on such a link, at least
   std::string flight_folder{};      // where the last calls are written when one fails; empty: nowhere
 };

@@ -123,7 +123,7 @@ void Communicator::release_up_to(RankContext& ctx, uint64_t sequence) {
     }
     if (recording_ && !p.error && !p.work) {
       records_.push_back({{p.call.what, p.call.subject, static_cast<int64_t>(p.call.bytes().value),
-                           p.queued_ns, p.started_ns, p.ended_ns},
+                           p.queued_ns, p.started_ns, p.ended_ns, p.call.sequence},
                           std::move(p.begin),
                           std::move(p.end)});
     }

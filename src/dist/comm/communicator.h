@@ -36,6 +36,7 @@ class CommHandle {
   // On CUDA that is when it had been queued on the device.
   int64_t queued_ns() const { return call_ ? call_->queued_ns : 0; }
   int64_t ended_ns() const { return call_ ? call_->ended_ns : 0; }
+  uint64_t sequence() const { return call_ ? call_->call.sequence : 0; }  // as in its record
 
  private:
   std::shared_ptr<PendingCall> call_;
@@ -81,8 +82,9 @@ class Communicator {
   void abort(const std::string& why);
 
   // What each call took, from start_recording() on, in order. take_records() waits for the calls under way.
-  // On CUDA `started` and `ended` are the device's times, put on the host's clock; a start is then the moment
-  // this rank's data was ready and the calls before it over.
+  // On CUDA, of several ranks, `started` and `ended` are the device's times, put on the host's clock as it
+  // was when recording was last started; a start is then the moment this rank's data was ready and the calls
+  // before it over.
   void start_recording();
   std::vector<CommRecord> take_records(RankContext& ctx);
   // The last 1000 calls as JSON, those under way and waiting included.

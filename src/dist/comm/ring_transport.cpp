@@ -46,7 +46,7 @@ class RingTransport final : public Transport {
   void abort(const std::string& why) override { inner_->abort(why); }
   std::optional<std::chrono::steady_clock::time_point> all_arrived() const override { return arrived_; }
   Bytes scratch(const CommCall& call) const override {
-    return std::max(ring_scratch(algorithm_, call, world()), inner_->scratch(call));
+    return by_hand(call) ? ring_scratch(algorithm_, call, world()) : inner_->scratch(call);
   }
 
   void run(const CommCall& call, Stream stream) override {

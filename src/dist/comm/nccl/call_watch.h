@@ -25,8 +25,9 @@ class CallWatch {
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
 
-  // Around what is queued on `stream` for one call. Its time counts from when the device has come to it: what
-  // is computed before may take as long as it likes.
+  // Around what is queued on `stream` for one call. Its time counts from when this device has come to it:
+  // what is computed here before may take as long as it likes; another rank's device may be behind by the
+  // time-out.
   void begin(const std::string& title, Stream stream);
   void end(Stream stream);
   std::string failure();  // empty: none

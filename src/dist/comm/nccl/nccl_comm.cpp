@@ -30,9 +30,9 @@ NcclComm::~NcclComm() {
   if (comm_ != nullptr && !aborted_) nccl_.destroy(comm_);
 }
 
-std::unique_ptr<NcclComm> NcclComm::split(int color, int key) {
+std::unique_ptr<NcclComm> NcclComm::split(int color, int key, int world) {
   std::unique_ptr<NcclComm> part(new NcclComm(timeout_));
-  ncclConfig_t config = config_for(0);  // how many the part will have is not known yet
+  ncclConfig_t config = config_for(world);
   run("split", [&](ncclComm_t comm) {
     return nccl_.split(comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part->comm_, &config);
   });

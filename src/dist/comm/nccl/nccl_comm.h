@@ -17,7 +17,8 @@ class NcclComm {
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
-  std::unique_ptr<NcclComm> split(int color, int key);  // null without a colour
+  // Of `world` ranks; null without a colour.
+  std::unique_ptr<NcclComm> split(int color, int key, int world);
 
   // Makes `call` on the communicator and waits until NCCL has taken it on. Throws Error(title, NCCL's own
   // words). An abort from another thread comes before or after `call`, never during it: what is aborted is

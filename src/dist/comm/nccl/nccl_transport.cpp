@@ -106,7 +106,7 @@ class NcclTransport final : public Transport {
     if (const std::string failure = watch_.failure(); !failure.empty()) throw Error(failure);
     if (roll_call_) roll_call_->run(call, stream);
     if (call.what == Collective::barrier) {
-      // The roll call is one; without it, a sum of nothing much is.
+      // The roll call is one.
       if (!roll_call_ && world_ > 1) throw Error("[barrier] this group of NCCL ranks has no way to meet");
       return;
     }
@@ -114,29 +114,27 @@ class NcclTransport final : public Transport {
     const std::string title = call.subject.empty() ? std::string(name_of(call.what))
                                                    : cat(name_of(call.what), " of ", call.subject);
     if (world_ > 1) watch_.begin(title, stream);
-    if (sums_in_order(call)) {
-      sum(call, stream, title);
-    } else {
-      comm_->run(title, [&](ncclComm_t comm) {
-        return enqueue(call, comm, static_cast<cudaStream_t>(stream.handle));
-      });
+    try {
+      queue(call, stream, title);
+    } catch (...) {  // half of it may be on the stream, with tensors that are given back now
+      comm_->abort();
+      throw;
     }
     if (world_ > 1) watch_.end(stream);
   }
 
   Bytes scratch(const CommCall& call) const override {
-    return sums_in_order(call) ? Bytes{Parts(call, world_).bytes * static_cast<std::size_t>(world_)}
-                               : Bytes{};
+    return sums_in_order(call) ? ranked_scratch(call, world_) : Bytes{};
   }
 
   std::unique_ptr<Transport> split(int color, int key) override {
     KILN_CUDA_CHECK(cudaSetDevice(device_));
     std::unique_ptr<Transport> meeting = roll_call_ ? roll_call_->split(color, key) : nullptr;
-    std::unique_ptr<NcclComm> part = comm_->split(color, key);
+    const int rank = meeting ? meeting->rank() : 0, world = meeting ? meeting->world() : 1;
+    std::unique_ptr<NcclComm> part = comm_->split(color, key, world);
     if (!part) return nullptr;
     if (!meeting && world_ > 1)
       throw Error("[split] groups of NCCL ranks need MPI to meet over", "start them with `kiln run`");
-    const int rank = meeting ? meeting->rank() : 0, world = meeting ? meeting->world() : 1;
     return std::make_unique<NcclTransport>(backend_, std::move(part), std::move(meeting), rank, world,
                                            options_);
   }
@@ -147,6 +145,16 @@ class NcclTransport final : public Transport {
   }
 
  private:
+  void queue(const CommCall& call, Stream stream, const std::string& title) {
+    if (sums_in_order(call)) {
+      sum(call, stream, title);
+    } else {
+      comm_->run(title, [&](ncclComm_t comm) {
+        return enqueue(call, comm, static_cast<cudaStream_t>(stream.handle));
+      });
+    }
+  }
+
   // NCCL's own word for the call.
   ncclResult_t enqueue(const CommCall& call, ncclComm_t comm, cudaStream_t stream) {
     const auto count = static_cast<std::size_t>(call.count);
@@ -184,6 +192,7 @@ class NcclTransport final : public Transport {
   template <class Calls>
   ncclResult_t at_once(Calls calls) {
     ncclResult_t first = nccl_.group_start();
+    if (first != ncclSuccess) return first;
     calls([&](ncclResult_t r) {
       if (first == ncclSuccess && r != ncclInProgress) first = r;
     });
@@ -217,6 +226,9 @@ class NcclTransport final : public Transport {
     const auto bytes = [&](int rank) {
       return static_cast<std::size_t>(parts.length(rank)) * size_of(call.dtype);
     };
+    const auto slot = [&](int rank) {
+      return rank > rank_ ? rank - 1 : rank;
+    };  // this rank's own lies in `in`
     const auto each_other = [&](const auto& visit) {
       for (int r = 0; r < world_; ++r) {
         if (r != rank_) visit(r);
@@ -227,13 +239,14 @@ class NcclTransport final : public Transport {
         each_other([&](int r) {
           if (bytes(r) > 0) add(nccl_.send(parts.at(call.in, r), bytes(r), ncclUint8, r, comm, queue));
           if (bytes(rank_) > 0)
-            add(nccl_.recv(parts.at(call.scratch, r), bytes(rank_), ncclUint8, r, comm, queue));
+            add(nccl_.recv(parts.at(call.scratch, slot(r)), bytes(rank_), ncclUint8, r, comm, queue));
         });
       });
     });
     RankMemory src, dst;
     src.count = world_;
-    for (int r = 0; r < world_; ++r) src.data[r] = parts.at(r == rank_ ? call.in : call.scratch, r);
+    for (int r = 0; r < world_; ++r)
+      src.data[r] = r == rank_ ? parts.at(call.in, r) : parts.at(call.scratch, slot(r));
     dst.count = 1;
     dst.data[0] = call.what == Collective::reduce_scatter ? call.out : parts.at(call.out, rank_);
     if (bytes(rank_) > 0) reduce_ranks(backend_, stream, dst, src, parts.length(rank_), call.dtype);

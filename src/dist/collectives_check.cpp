@@ -70,8 +70,9 @@ class Checker {
     std::vector<double> verdicts(static_cast<std::size_t>(2 * world_));
     ctx_.download(verdicts.data(), all);
     for (int r = 0; r < world_; ++r) {
-      if (verdicts[static_cast<std::size_t>(2 * r)] != 0) c.wrong.push_back(r);
-      c.seconds = std::max(c.seconds, verdicts[static_cast<std::size_t>(2 * r + 1)]);
+      const std::size_t at = 2 * static_cast<std::size_t>(r);
+      if (verdicts[at] != 0) c.wrong.push_back(r);
+      c.seconds = std::max(c.seconds, verdicts[at + 1]);
     }
     checks_.push_back(std::move(c));
   }

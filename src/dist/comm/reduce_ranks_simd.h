@@ -30,7 +30,7 @@ static void sum_ranks(const RankMemory& dst, const RankMemory& src, int64_t coun
     return;
   }
   for (; i < count; ++i) {  // doubles: a step's few numbers
-    Accum<T> v[kMaxThreadRanks];
+    Accum<T> v[kMaxThreadRanks] = {};
     for (int r = 0; r < src.count; ++r)
       v[r] = static_cast<Accum<T>>(reinterpret_cast<const T*>(src.data[r])[i]);
     add_pairwise(v, src.count);

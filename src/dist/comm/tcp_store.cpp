@@ -223,7 +223,8 @@ class RealTcpMeeting final : public TcpMeeting {
     const sockaddr_in address = address_of(o_.address, o_.port);
     for (;;) {
       Socket s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      if (::connect(s.file(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+      if (s.file() >= 0 &&
+          ::connect(s.file(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
         const int on = 1;
         ::setsockopt(s.file(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         std::string why;

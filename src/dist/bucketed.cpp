@@ -123,8 +123,8 @@ std::vector<Tensor> BucketedStrategy::own_grads(const ParamStore& params) const 
   const auto size = static_cast<int64_t>(size_of(flat.dtype()));
   std::vector<Tensor> pieces;
   for (const ParamSpan& s : params.spans(comm_.rank(), comm_.world())) {
-    // A rank by itself has neighbours, which one launch reads. With more ranks only ZeRO-2 would have some,
-    // and its sums would not be those of the others any more.
+    // A rank by itself adds up neighbours as one range, which is what a run without a strategy does. With
+    // more ranks only ZeRO-2 would have some, and its sums would not be those of the others any more.
     const bool next_to_it = comm_.world() == 1 && !pieces.empty() &&
                             pieces.back().raw() + pieces.back().numel() * size == s.grad.raw();
     if (!next_to_it) {

@@ -53,17 +53,17 @@ std::vector<Bucket> make_buckets(ParamStore& params, double cap) {
   std::vector<Bucket> buckets;
   for (const std::vector<int>& members : assign_buckets(bytes, cap)) {
     Bucket& b = buckets.emplace_back();
-    bool neighbours = params.grads().numel() == params.total();
     for (const int i : members) {
       Param* p = trainable[static_cast<std::size_t>(i)];
       if (!b.params.empty() && b.params.back()->offset + b.params.back()->padded != p->offset)
-        neighbours = false;
+        b.neighbours = false;
       b.params.push_back(p);
       b.elements += p->padded;
     }
     b.name = b.params.front()->name;
     if (b.params.size() > 1) b.name += cat(" and ", b.params.size() - 1, " more");
-    if (neighbours) b.range = params.grads().narrow(0, b.params.front()->offset, b.elements);
+    if (b.neighbours && params.grads().numel() == params.total())
+      b.range = params.grads().narrow(0, b.params.front()->offset, b.elements);
   }
   return buckets;
 }

@@ -26,12 +26,14 @@ struct Bucket {
   std::vector<Param*> params;  // in arena order
   int64_t elements = 0;        // padding with them
   std::string name;
-  Tensor range;  // of the gradient arena; undefined where the parameters are not neighbours, or not in one
+  bool neighbours = true;  // one behind the other in arena order
+  Tensor range;            // of the gradient arena; undefined where they are not, or have no arena
 
   // On their way through a step.
   int waiting = 0;        // parameters whose gradients are not complete
   Tensor grads;           // where backward writes, for strategies that keep no arena
   Tensor sent, received;  // while in flight
+  bool placed = false;    // it is received where it belongs
   CommHandle handle;
   bool added = false;  // an earlier micro-step's sum is there already
 };

@@ -36,27 +36,43 @@ Tensor ZeroStrategy::whole_grad(const Bucket& b, const Param& p, int64_t at) con
   return stage_ == 2 ? b.grads.narrow(0, at, p.padded) : params_->local_grad(p);
 }
 
+Tensor ZeroStrategy::own_part(const Tensor& flat, const Bucket& b) const {
+  if (b.params.size() == 1) return own(flat, *b.params[0]);
+  const bool nothing_between = comm_.world() == 1 || flat.numel() < params_->total();
+  if (!nothing_between || !b.neighbours) return {};
+  return flat.narrow(0, b.params[0]->offset / comm_.world(), b.elements / comm_.world());
+}
+
+Tensor ZeroStrategy::all_parts(const Tensor& flat, const Bucket& b) const {
+  if (b.params.size() > 1 && (comm_.world() > 1 || !b.neighbours)) return {};
+  return flat.narrow(0, b.params[0]->offset, b.elements);
+}
+
+Tensor ZeroStrategy::by_rank(const Bucket& b, DType wire) {
+  const int world = comm_.world();
+  const Tensor packed = ctx_.empty({world, b.elements / world}, wire, Tag::comm);
+  int64_t at = 0;
+  for (const Param* p : b.params) {
+    const Tensor grad = whole_grad(b, *p, at * world).reshape({world, share(*p)});
+    put({packed.narrow(1, at, share(*p)), false}, grad);
+    at += share(*p);
+  }
+  return packed.reshape({b.elements});
+}
+
 void ZeroStrategy::start(Bucket& b) {
   const DType wire = wire_dtype();
-  const int world = comm_.world();
-  const int64_t part = b.elements / world;
-  if (b.params.size() == 1 && wire == params_->grads().dtype()) {
-    b.sent = whole_grad(b, *b.params[0], 0);
-  } else {
-    const Tensor by_rank = ctx_.empty({world, part}, wire, Tag::comm);
-    int64_t at = 0;
-    for (const Param* p : b.params) {
-      const Tensor grad = whole_grad(b, *p, at * world).reshape({world, share(*p)});
-      put({by_rank.narrow(1, at, share(*p)), false}, grad);
-      at += share(*p);
-    }
-    b.sent = by_rank.reshape({b.elements});
-  }
+  const bool as_kept = wire == params_->grads().dtype();
+  if (as_kept && stage_ == 2) b.sent = b.params.size() == 1 || comm_.world() == 1 ? b.grads : Tensor();
+  if (as_kept && stage_ == 1) b.sent = all_parts(params_->grads(), b);
+  if (!b.sent.defined()) b.sent = by_rank(b, wire);
   if (stage_ == 2) {
     for (Param* p : b.params) p->grad = {};
     b.grads = {};
   }
-  b.received = ctx_.empty({part}, wire, Tag::comm);
+  if (as_kept && !b.added) b.received = own_part(params_->grads(), b);
+  b.placed = b.received.defined();
+  if (!b.placed) b.received = ctx_.empty({b.elements / comm_.world()}, wire, Tag::comm);
   b.handle = comm_.reduce_scatter(ctx_, b.sent, b.received, b.name);
   volume_.reduce_scatter += b.sent.bytes().value;
 }
@@ -65,7 +81,7 @@ void ZeroStrategy::settle(Bucket& b) {
   wait(b.handle);
   int64_t at = 0;
   for (const Param* p : b.params) {
-    put({own(params_->grads(), *p), b.added}, b.received.narrow(0, at, share(*p)));
+    if (!b.placed) put({own(params_->grads(), *p), b.added}, b.received.narrow(0, at, share(*p)));
     at += share(*p);
   }
   b.added = stage_ == 2 && !tree_;  // the tree adds
@@ -87,26 +103,31 @@ void ZeroStrategy::after_update() {
 
 void ZeroStrategy::start_gather(Bucket& b) {
   const Tensor& values = params_->values();
-  b.sent = ctx_.empty({b.elements / comm_.world()}, values.dtype(), Tag::comm);
-  int64_t at = 0;
-  for (const Param* p : b.params) {
-    put({b.sent.narrow(0, at, share(*p)), false}, own(values, *p));
-    at += share(*p);
+  b.received = all_parts(values, b);
+  b.placed = b.received.defined();
+  if (b.placed) {
+    b.sent = own_part(values, b);
+  } else {
+    b.received = ctx_.empty({b.elements}, values.dtype(), Tag::comm);
+    b.sent = ctx_.empty({b.elements / comm_.world()}, values.dtype(), Tag::comm);
+    int64_t at = 0;
+    for (const Param* p : b.params) {
+      put({b.sent.narrow(0, at, share(*p)), false}, own(values, *p));
+      at += share(*p);
+    }
   }
-  b.received = b.params.size() == 1 ? params_->local_value(*b.params[0])
-                                    : ctx_.empty({b.elements}, values.dtype(), Tag::comm);
   b.handle = comm_.all_gather(ctx_, b.sent, b.received, b.name);
   volume_.all_gather += b.received.bytes().value;
 }
 
 void ZeroStrategy::finish_gather(Bucket& b) {
   wait(b.handle);
-  if (b.params.size() > 1) {
+  if (!b.placed) {
     const int world = comm_.world();
-    const Tensor by_rank = b.received.reshape({world, b.elements / world});
+    const Tensor gathered = b.received.reshape({world, b.elements / world});
     int64_t at = 0;
     for (const Param* p : b.params) {
-      put({params_->local_value(*p).reshape({world, share(*p)}), false}, by_rank.narrow(1, at, share(*p)));
+      put({params_->local_value(*p).reshape({world, share(*p)}), false}, gathered.narrow(1, at, share(*p)));
       at += share(*p);
     }
   }

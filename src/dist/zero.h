@@ -8,7 +8,9 @@
 //   stage 2        reduce-scatter, every one        all-gather of values
 //
 // A bucket of several parameters is put together rank by rank ([world, share of each]), so that one
-// collective serves them all; a single one is sent as it lies.
+// collective serves them all; a single one is sent as it lies and received where it belongs, without a copy:
+// xl25's step on one rank of an H200, where nothing hides copies, was 54.4 ms with them and 42.6 without
+// ZeRO.
 //
 // Of split weights only the high halves are gathered. Forward reads nothing else, and the low half of an
 // element is read and written by the one rank that updates it; the exact weights are (high, low) of each
@@ -44,6 +46,11 @@ class ZeroStrategy final : public BucketedStrategy {
   Tensor own(const Tensor& flat, const Param& p) const {
     return params_->piece(flat, p, comm_.rank(), comm_.world());
   }
+  // This rank's parts of a bucket as one piece of a flat buffer, and those of all ranks, rank by rank.
+  // Undefined where they do not lie like that: then they are copied together.
+  Tensor own_part(const Tensor& flat, const Bucket& b) const;
+  Tensor all_parts(const Tensor& flat, const Bucket& b) const;
+  Tensor by_rank(const Bucket& b, DType wire);  // a copy of all gradients that does
   void start_gather(Bucket& b);
   void finish_gather(Bucket& b);
 

@@ -30,8 +30,8 @@ PartRange Partition::vocab_range(int64_t rows, int i) const {
 }
 
 const Partition& whole_model() {
-  static const Partition whole;
-  return whole;
+  static const Partition kWhole;
+  return kWhole;
 }
 
 void check_parts(const ModelConfig& c, int parts) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/record_now.h"
 #include "perf/step_phase.h"
 
 namespace kiln {
@@ -33,8 +34,8 @@ void OverlapRecorder::begin_step() {
   gathers_.clear();
   backward_begin_ = backward_end_ = sums_end_ = std::nullopt;
   used_ = 0;
-  mark();
-  begin_ns_ = steady_ns();  // nothing was queued before it: the device passes it now
+  const Moment first = mark();
+  begin_ns_ = steady_ns(record_now(ctx_.backend(), *marks_[first], ctx_.compute()));
 }
 
 void OverlapRecorder::on_gradient(const Param& p, int64_t bytes) {

@@ -46,11 +46,7 @@ void TrainStep::sum_up() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
   if (canonical_) return canonical_->sum(io_.scalars());
-  bool add = false;
-  for (const Tensor& range : strategy_.own_grads(model_.params())) {
-    square_sum(ctx_, range, io_.scalars(), {}, add);
-    add = true;
-  }
+  square_sum(ctx_, strategy_.own_grads(model_.params()), io_.scalars());
   strategy_.reduce_scalars(io_.scalars());
 }
 

@@ -98,19 +98,36 @@ TEST_P(UpdateOps, SquareSumOverAnySize) {
   });
 }
 
-TEST_P(UpdateOps, SquareSumsOfRangesAddUp) {
+// Ranges of all sizes, some from odd places on, more of them than a launch takes.
+TEST_P(UpdateOps, SquareSumOfManyRanges) {
   on_every_variant([&](const char* variant) {
-    const auto g = normals(20011, "g");
-    double expected = 0;
-    for (double v : g) expected += v * v;
+    const auto g = normals(900000, "g");
     const Tensor all = upload(g);
-    square_sum(*ctx, all.narrow(0, 0, 9000), scalars, variant);
-    square_sum(*ctx, all.narrow(0, 9000, 11), scalars, variant, true);
-    square_sum(*ctx, all.narrow(0, 9011, 11000), scalars, variant, true);
+    std::vector<Tensor> ranges;
+    double expected = 0;
+    int64_t at = 0;
+    for (const int64_t n : {9000, 0, 11, 1, 70000}) {
+      for (int i = 0; i < 60 && at + n <= all.numel(); ++i) {
+        ranges.push_back(all.narrow(0, at, n));
+        at += n;
+      }
+    }
+    ASSERT_GT(ranges.size(), 240u);
+    for (int64_t i = 0; i < at; ++i) expected += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+    square_sum(*ctx, ranges, scalars, variant);
     EXPECT_NEAR(record().square_sum / expected, 1, 1e-12);
-    square_sum(*ctx, all.narrow(0, 0, 1), scalars, variant);  // begins anew
-    EXPECT_NEAR(record().square_sum, static_cast<double>(g[0]) * static_cast<double>(g[0]), 1e-12);
+    const double again = record().square_sum;
+    square_sum(*ctx, ranges, scalars, variant);
+    EXPECT_EQ(record().square_sum, again);
+    square_sum(*ctx, std::span<const Tensor>(ranges).first(1), scalars, variant);
+    const double first = record().square_sum;
+    square_sum(*ctx, ranges[0], scalars, variant);
+    EXPECT_EQ(record().square_sum, first);
+    square_sum(*ctx, std::span<const Tensor>(), scalars, variant);
+    EXPECT_EQ(record().square_sum, 0);
   });
+  const std::vector<Tensor> mixed = {upload(std::vector<float>(4)), upload(std::vector<bf16>(4))};
+  EXPECT_THROW(square_sum(*ctx, mixed, scalars), Error);
 }
 
 // From an odd place on, as a rank's share of the gradients may begin; squares beyond fp32's range count.

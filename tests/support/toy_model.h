@@ -109,11 +109,7 @@ inline void toy_step(RankContext& ctx, ToyModel& model, Strategy& strategy, Opti
   }
   model.store.finish_gradients(ctx);
   strategy.finish_gradients();
-  bool more = false;
-  for (const Tensor& g : strategy.own_grads(model.store)) {
-    square_sum(ctx, g, scalars, {}, more);
-    more = true;
-  }
+  square_sum(ctx, strategy.own_grads(model.store), scalars);
   strategy.reduce_scalars(scalars);
   judge_step(ctx, scalars, 0, 0.9, 0.999);
   optimizer.step(ctx, scalars);

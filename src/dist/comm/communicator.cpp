@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "device/record_now.h"
 #include "dist/comm/event_passed.h"
 #include "dist/comm/ring_transport.h"
 
@@ -159,12 +160,8 @@ std::vector<CommRecord> Communicator::take_records(RankContext& ctx) {
 void Communicator::start_recording() {
   recording_ = true;
   if (!stream_ || stream_->operator Stream().handle == nullptr) return;
-  Backend& b = ctx_.backend();
-  clock_ = b.make_timing_event();
-  b.synchronize(*stream_);  // so that the device passes it now
-  clock_->record(*stream_);
-  b.synchronize(*stream_);
-  clock_ns_ = steady_ns();
+  clock_ = ctx_.backend().make_timing_event();
+  clock_ns_ = steady_ns(record_now(ctx_.backend(), *clock_, *stream_));
 }
 
 }  // namespace kiln

@@ -1,4 +1,6 @@
 // square_sum, fused: the same chunks as naive, each in vectors. Floor: one read of the gradients.
+#include <numeric>
+
 #include "ops/cpu_fused.h"
 #include "ops/step_scalars/step_scalars.h"
 
@@ -8,20 +10,22 @@
 namespace kiln {
 
 void square_sum_cpu_fused(RankContext& ctx, const SquareSumForward& f) {
-  auto* partial = reinterpret_cast<double*>(f.workspace.raw());
+  auto* const partial = reinterpret_cast<double*>(f.workspace.raw());
   constexpr int64_t kChunk = SquareSumOp::kChunk;
+  int64_t first = 0;
   with_narrow_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* g = f.grads.data<T>();
     const auto kernel = KILN_SIMD_PICK(ctx.traits().isa, sum_of_squares<T>);
-    ctx.pool().parallel_for(f.p.count, kChunk, [&](int64_t begin, int64_t end) {
-      partial[begin / kChunk] = kernel(g + begin, end - begin);
-    });
+    for (const Tensor& range : f.grads) {
+      const T* g = range.data<T>();
+      ctx.pool().parallel_for(range.numel(), kChunk, [&](int64_t begin, int64_t end) {
+        partial[first + begin / kChunk] = kernel(g + begin, end - begin);
+      });
+      first += SquareSumOp::chunks(range.numel());
+    }
   });
-  double& total = reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum;
-  double sum = f.p.add ? total : 0;
-  for (int64_t c = 0; c < SquareSumOp::chunks(f.p); ++c) sum += partial[c];
-  total = sum;
+  reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum =
+      std::accumulate(partial, partial + first, 0.0);
 }
 
 }  // namespace kiln

@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "ops/cpu_rows.h"
 #include "ops/step_scalars/step_scalars.h"
 
@@ -12,21 +14,23 @@ void accumulate_loss_cpu_naive(RankContext&, const AccumulateLossForward& f) {
 }
 
 void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f) {
-  auto* partial = reinterpret_cast<double*>(f.workspace.raw());
+  auto* const partial = reinterpret_cast<double*>(f.workspace.raw());
   constexpr int64_t kChunk = SquareSumOp::kChunk;
-  with_float(f.p.dtype, [&](auto zero) {
-    const auto* g = f.grads.data<decltype(zero)>();
-    ctx.pool().parallel_for(f.p.count, kChunk, [&](int64_t begin, int64_t end) {
-      double sum = 0;
-      for (int64_t i = begin; i < end; ++i)
-        sum += static_cast<double>(widen(g[i])) * static_cast<double>(widen(g[i]));
-      partial[begin / kChunk] = sum;
+  int64_t first = 0;
+  for (const Tensor& range : f.grads) {
+    with_float(f.p.dtype, [&](auto zero) {
+      const auto* g = range.data<decltype(zero)>();
+      ctx.pool().parallel_for(range.numel(), kChunk, [&](int64_t begin, int64_t end) {
+        double sum = 0;
+        for (int64_t i = begin; i < end; ++i)
+          sum += static_cast<double>(widen(g[i])) * static_cast<double>(widen(g[i]));
+        partial[first + begin / kChunk] = sum;
+      });
     });
-  });
-  double& total = reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum;
-  double sum = f.p.add ? total : 0;
-  for (int64_t c = 0; c < SquareSumOp::chunks(f.p); ++c) sum += partial[c];
-  total = sum;
+    first += SquareSumOp::chunks(range.numel());
+  }
+  reinterpret_cast<StepScalars*>(f.scalars.raw())->square_sum =
+      std::accumulate(partial, partial + first, 0.0);
 }
 
 void loss_gradient_cpu_naive(RankContext&, const LossGradientForward& f) {

@@ -15,47 +15,75 @@ constexpr int kPacks = 4;
 
 __device__ double square(float g) { return static_cast<double>(g) * static_cast<double>(g); }
 
-// `packs` of them, then what is left element by element; none where the range begins at an odd place.
 template <class T>
-__global__ void block_squares_kernel(const T* grads, int64_t count, int64_t packs, double* partial) {
+struct Ranges {
+  int number = 0;
+  const T* grads[SquareSumOp::kRanges];
+  int64_t count[SquareSumOp::kRanges];
+};
+
+// Tiles of kPacks packs a thread are dealt out to the blocks in turns, on through all ranges: many small
+// ranges keep the blocks as busy as a large one. What fills no pack, and a range that begins at an odd place,
+// is read element by element.
+template <class T>
+__global__ void block_squares_kernel(const __grid_constant__ Ranges<T> ranges, double* partial) {
   constexpr int N = Pack<T>::kSize;
+  const int64_t tile = static_cast<int64_t>(kPacks) * blockDim.x, step = gridDim.x * tile;
   double sum[kPacks] = {};  // apart, since an addition takes longer than a load brings the next
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kPacks * blockDim.x;
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kPacks * blockDim.x + threadIdx.x; first < packs;
-       first += step) {
-    Pack<T> pack[kPacks];
+  unsigned turn = 0;        // the block that has a range's first tile
+  for (int r = 0; r < ranges.number; ++r) {
+    const T* const grads = ranges.grads[r];
+    const int64_t count = ranges.count[r];
+    const int64_t packs = reinterpret_cast<std::uintptr_t>(grads) % 16 == 0 ? count / N : 0;
+    const unsigned mine = blockIdx.x >= turn ? blockIdx.x - turn : blockIdx.x + gridDim.x - turn;
+    for (int64_t first = mine * tile + threadIdx.x; first < packs; first += step) {
+      Pack<T> pack[kPacks];
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const int64_t at = first + static_cast<int64_t>(k) * blockDim.x;
-      pack[k] = at < packs ? stream_load_pack(grads + at * N) : Pack<T>{};
+      for (int k = 0; k < kPacks; ++k) {
+        const int64_t at = first + static_cast<int64_t>(k) * blockDim.x;
+        pack[k] = at < packs ? stream_load_pack(grads + at * N) : Pack<T>{};
+      }
+#pragma unroll
+      for (int k = 0; k < kPacks; ++k) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum[k] += square(pack[k][i]);
+      }
     }
-#pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) sum[k] += square(pack[k][i]);
-    }
+    for (int64_t i = packs * N + flat_index(); i < count; i += static_cast<int64_t>(gridDim.x) * blockDim.x)
+      sum[0] += square(static_cast<float>(grads[i]));
+    turn = static_cast<unsigned>((turn + (packs + tile - 1) / tile) % gridDim.x);
   }
-  for (int64_t i = packs * N + flat_index(); i < count; i += static_cast<int64_t>(gridDim.x) * blockDim.x)
-    sum[0] += square(static_cast<float>(grads[i]));
   const double all = block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
   if (threadIdx.x == 0) partial[blockIdx.x] = all;
+}
+
+template <class T>
+Ranges<T> ranges_of(std::span<const Tensor> grads) {
+  Ranges<T> all;
+  for (const Tensor& range : grads) {
+    all.grads[all.number] = range.data<T>();
+    all.count[all.number++] = range.numel();
+  }
+  return all;
 }
 
 }  // namespace
 
 void square_sum_cuda_fused(RankContext& ctx, const SquareSumForward& f) {
   const Stream stream = cuda_stream(ctx);
-  const int64_t blocks = SquareSumOp::blocks(f.p);
-  auto* partial = reinterpret_cast<double*>(f.workspace.raw());
+  const int64_t blocks = SquareSumOp::blocks(f.p), launches = SquareSumOp::launches(f.p);
+  auto* const partial = reinterpret_cast<double*>(f.workspace.raw());
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* grads = f.grads.data<T>();
-    const bool aligned = reinterpret_cast<std::uintptr_t>(grads) % 16 == 0;
-    launch(block_squares_kernel<T>, Grid(blocks), kThreads, 0, stream, grads, f.p.count,
-           aligned ? f.p.count / Pack<T>::kSize : 0, partial);
+    for (int64_t k = 0; k < launches; ++k) {
+      const auto rest = f.grads.subspan(static_cast<std::size_t>(k * SquareSumOp::kRanges));
+      const auto now = rest.first(std::min<std::size_t>(rest.size(), SquareSumOp::kRanges));
+      launch(block_squares_kernel<T>, Grid(blocks), kThreads, 0, stream, ranges_of<T>(now),
+             partial + k * blocks);
+    }
   });
-  launch(sum_partial_squares_kernel, Grid(1), kThreads, 0, stream, partial, blocks, record_of(f.scalars),
-         f.p.add);
+  launch(sum_partial_squares_kernel, Grid(1), kThreads, 0, stream, partial, launches * blocks,
+         record_of(f.scalars));
 }
 
 }  // namespace kiln

@@ -46,14 +46,19 @@ void accumulate_loss_cuda_naive(RankContext& ctx, const AccumulateLossForward& f
 
 void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f) {
   const Stream stream = cuda_stream(ctx);
-  const int64_t chunks = SquareSumOp::chunks(f.p);
-  auto* partial = reinterpret_cast<double*>(f.workspace.raw());
-  with_float(f.p.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(chunk_squares_kernel<T>, Grid(chunks), kThreads, 0, stream, f.grads.data<T>(), f.p.count, partial);
-  });
-  launch(sum_partial_squares_kernel, Grid(1), 1024, 0, stream, partial, chunks, record_of(f.scalars),
-         f.p.add);
+  auto* const partial = reinterpret_cast<double*>(f.workspace.raw());
+  int64_t first = 0;
+  for (const Tensor& range : f.grads) {
+    const int64_t chunks = SquareSumOp::chunks(range.numel());
+    if (chunks == 0) continue;
+    with_float(f.p.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      launch(chunk_squares_kernel<T>, Grid(chunks), kThreads, 0, stream, range.data<T>(), range.numel(),
+             partial + first);
+    });
+    first += chunks;
+  }
+  launch(sum_partial_squares_kernel, Grid(1), 1024, 0, stream, partial, first, record_of(f.scalars));
 }
 
 void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f) {

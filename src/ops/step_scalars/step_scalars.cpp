@@ -31,7 +31,7 @@ std::size_t square_workspace(const SquareSumProblem& p, Pass) {
 }
 
 std::size_t block_squares_workspace(const SquareSumProblem& p, Pass) {
-  return static_cast<std::size_t>(SquareSumOp::blocks(p)) * sizeof(double);
+  return static_cast<std::size_t>(SquareSumOp::launches(p) * SquareSumOp::blocks(p)) * sizeof(double);
 }
 
 const Variant<SquareSumOp> kSquareRows[] = {
@@ -117,10 +117,17 @@ void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars
   call.run({p, loss, scalars}, {});
 }
 
-void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant,
-                bool add) {
-  check_float_tensor(ctx, SquareSumOp::kName, "grads", grads);
-  const SquareSumProblem p{grads.numel(), grads.dtype(), add};
+void square_sum(RankContext& ctx, std::span<const Tensor> grads, const Tensor& scalars,
+                std::string_view variant) {
+  SquareSumProblem p{0, grads.empty() ? DType::f32 : grads.front().dtype(),
+                     static_cast<int64_t>(grads.size())};
+  for (const Tensor& range : grads) {
+    check_float_tensor(ctx, SquareSumOp::kName, "grads", range);
+    if (range.dtype() != p.dtype)
+      throw Error(cat("[", SquareSumOp::kName, "] ranges of one dtype are wanted, got ", name_of(p.dtype),
+                      " and ", name_of(range.dtype())));
+    p.count += range.numel();
+  }
   OpCall<SquareSumOp> call(ctx, p, variant);
   const Tensor scratch = call.workspace();
   call.run({p, grads, scalars, scratch}, {});

@@ -2,6 +2,7 @@
 // loss, gradient norm, clip factor, step count, and the verdict whether everything was finite.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/variant.h"
@@ -63,41 +64,51 @@ struct AccumulateLossOp {
 
 void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars, bool first, double weight);
 
-// --- square_sum: scalars.square_sum = (add ? scalars.square_sum : 0) + sum of g^2 over a flat range of
-// gradients
+// --- square_sum: scalars.square_sum = sum of g^2 over flat ranges of gradients
 
 struct SquareSumProblem {
-  int64_t count;
+  int64_t count;  // of all ranges together
   DType dtype;
-  bool add = false;  // to what is there: one of several ranges
+  int64_t ranges = 1;
 };
 
 struct SquareSumForward {
   SquareSumProblem p;
-  const Tensor& grads;      // flat
-  const Tensor& scalars;    // one StepScalars
-  const Tensor& workspace;  // one double per chunk; fused on CUDA: per block
+  std::span<const Tensor> grads;  // flat each
+  const Tensor& scalars;          // one StepScalars
+  const Tensor& workspace;        // one double per chunk; fused on CUDA: per block
 };
 
 struct SquareSumOp {
   static constexpr const char* kName = "square_sum";
   static constexpr const char* kSummary = "sum of squares of all gradients, in one read";
-  // The squares are summed in fixed chunks, then the chunks in order: the same bits for any number of
-  // threads.
+  // The squares are summed in fixed chunks, each range beginning one, then the chunks in order: the same bits
+  // for any number of threads.
   static constexpr int64_t kChunk = 8192;
   using Problem = SquareSumProblem;
   using Forward = SquareSumForward;
   using Backward = NoBackward;
   static std::span<const Variant<SquareSumOp>> rows();
   static Problem example() { return {65536, DType::f32}; }
-  static int64_t chunks(const Problem& p) { return (p.count + kChunk - 1) / kChunk; }
+  static int64_t chunks(int64_t count) { return (count + kChunk - 1) / kChunk; }
+  // Of all ranges together, at most: the sizes of each are not told.
+  static int64_t chunks(const Problem& p) { return (p.count + p.ranges * (kChunk - 1)) / kChunk; }
   // Blocks of the fused CUDA kernel: four for each of an H200's 132 multiprocessors, each taking every so
-  // many chunks. The bits depend on the size alone, not on the GPU.
-  static int64_t blocks(const Problem& p) { return chunks(p) < 528 ? chunks(p) : 528; }
+  // many tiles. The bits depend on the sizes alone, not on the GPU.
+  static int64_t blocks(const Problem& p) { return std::clamp<int64_t>(chunks(p), 1, 528); }
+  // Ranges that one launch of it reads: their places and sizes are in its parameters, 4 KB of them.
+  static constexpr int kRanges = 240;
+  static int64_t launches(const Problem& p) {
+    return std::max<int64_t>(1, (p.ranges + kRanges - 1) / kRanges);
+  }
 };
 
-void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars, std::string_view variant = {},
-                bool add = false);
+void square_sum(RankContext& ctx, std::span<const Tensor> grads, const Tensor& scalars,
+                std::string_view variant = {});
+inline void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scalars,
+                       std::string_view variant = {}) {
+  square_sum(ctx, {&grads, 1}, scalars, variant);
+}
 
 // --- judge_step: gradient norm, clip factor, finite or not; counts the step if it may update
 

@@ -135,9 +135,10 @@ check-tidy: ## clang-tidy finds nothing
 
 # Not part of check: most machines have no GPU. Asked for first, so that nothing is built in vain.
 .PHONY: check-gpu
-check-gpu: ## compute-sanitizer over the CUDA ops, each tool tried on a planted bug first (needs a GPU)
+check-gpu: ## compute-sanitizer over the CUDA ops, each tool tried on a planted bug first; ranks of NCCL that die (needs a GPU)
 	@tests/gpu/sanitize.sh --present
 	@$(BUILD_CUDA)
+	@tests/gpu/nccl_failures.sh build-cuda/kiln
 	@tests/gpu/sanitize.sh build-cuda/kiln_tests build-cuda/planted_bugs
 
 .PHONY: format

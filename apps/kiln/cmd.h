@@ -38,6 +38,7 @@ std::span<const Command> commands();
 
 CommandBody add_ablate(CLI::App& app, const CommonOptions& common);
 CommandBody add_bench(CLI::App& app, const CommonOptions& common);
+CommandBody add_calc(CLI::App& app, const CommonOptions& common);
 CommandBody add_convert(CLI::App& app, const CommonOptions& common);
 CommandBody add_doctor(CLI::App& app, const CommonOptions& common);
 CommandBody add_eval(CLI::App& app, const CommonOptions& common);

@@ -34,6 +34,8 @@ std::span<const Command> commands() {
       {"report", "stored rows to report.md, with tables and pictures", "kiln report --out runs", add_report},
       {"run", "a command on several ranks: processes (MPI, NCCL) or threads of this machine",
        "kiln run --nproc 4 -- doctor --collectives", add_run},
+      {"calc", "what theory says, beside what was measured: ring, bucket, fsdp-savings",
+       "kiln calc bucket --s 512MB --w 10GB/s --o 20us", add_calc},
       {"tune", "measures algorithms of matrix products, or tiles of attention, and keeps the fastest",
        "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --dtype bf16 --device cuda",
        add_tune},

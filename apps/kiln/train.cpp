@@ -207,7 +207,9 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
     share.tuning = tuning_of_run(*folder, found.has_value(), r.tune, tune_place(r.device),
                                  [&view](const std::string& line) { view.on_note(line); });
   comm.barrier(ctx, "the folder is ready");
-  if (share.tuning) use_tuning(ctx, *share.tuning);
+  if (const std::optional<TuneFile> tuning =
+          first || share.tuning ? share.tuning : tuning_of_first_rank(r.run, tune_place(r.device)))
+    use_tuning(ctx, *tuning);
   Llama model(config, place.partition());
   model.params().materialize(ctx, layout);
   if (!found && std::filesystem::is_directory(r.model)) {

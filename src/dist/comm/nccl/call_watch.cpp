@@ -76,7 +76,7 @@ void CallWatch::loop() {
       std::string why = lost.empty() ? comm_.trouble() : lost;
       const bool late =
           calls_.front().begun && std::chrono::steady_clock::now() - *calls_.front().begun > timeout_;
-      if (why.empty() && late) why = cat("not done after ", timeout_.count(), " ms on the device");
+      if (why.empty() && late) why = cat("the device waited ", timeout_.count(), " ms");
       if (!why.empty()) {
         failure_ = cat("[", calls_.front().title, "] NCCL: ", why);
         lock.unlock();

@@ -1,0 +1,208 @@
+// kiln calc: figures that can be checked by hand, and stored rows beside them.
+#include "kiln/calc.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::json;
+
+json all_reduce_row(const char* algorithm, int ranks, double bytes, double ms) {
+  return {{"command", "bench allreduce"},
+          {"gate", "passed"},
+          {"transport", "threads"},
+          {"device", "cpu"},
+          {"dtype", "fp32"},
+          {"link", "local"},
+          {"algorithm", algorithm},
+          {"ranks", ranks},
+          {"bytes", bytes},
+          {"p50_ms", ms}};
+}
+
+RingRequest ring_request() {
+  RingRequest q;
+  q.place.folder = "runs";
+  q.sizes = {Bytes{8'000'000}};
+  q.ranks = {4};
+  return q;
+}
+
+const RingRow& row_of(const RingReport& report, const std::string& collective) {
+  for (const RingRow& r : report.rows) {
+    if (r.collective == collective) return r;
+  }
+  throw Error("no such row");
+}
+
+TEST(CalcRing, CostsOnAGivenLink) {
+  RingRequest q = ring_request();
+  q.link = LinkModel{10e-6, 1e9};
+  const RingReport report = calc_ring(q, {});
+  ASSERT_EQ(report.rows.size(), 4u);
+  // 8 MB, 4 ranks: 3 steps of 2 MB, 6 of 2 MB, and 3 of 8 MB.
+  EXPECT_NEAR(row_of(report, "all_gather").predicted, 3 * (10e-6 + 2e-3), 1e-12);
+  EXPECT_NEAR(row_of(report, "reduce_scatter").predicted, 3 * (10e-6 + 2e-3), 1e-12);
+  EXPECT_NEAR(row_of(report, "all_reduce").predicted, 6 * (10e-6 + 2e-3), 1e-12);
+  EXPECT_NEAR(row_of(report, "alternate").predicted, 3 * (10e-6 + 8e-3), 1e-12);
+  EXPECT_NEAR(row_of(report, "all_reduce").floor, 12e-3, 1e-12);
+  EXPECT_NEAR(row_of(report, "alternate").floor, 12e-3, 1e-12);
+  EXPECT_NEAR(row_of(report, "all_gather").floor, 6e-3, 1e-12);
+  EXPECT_EQ(row_of(report, "all_reduce").sent, 12e6);
+  EXPECT_EQ(row_of(report, "alternate").sent, 24e6);
+  EXPECT_FALSE(row_of(report, "all_reduce").achieved);
+}
+
+// Times of a ring of 10 us and 1 GB/s: the fit finds the link again, and foretells the alternate way.
+TEST(CalcRing, FitsTheLinkFromStoredRows) {
+  std::vector<json> rows;
+  for (const double bytes : {1e4, 1e6, 8e6})
+    rows.push_back(all_reduce_row("ring", 4, bytes, 1e3 * 6 * (10e-6 + bytes / 4e9)));
+  rows.push_back(all_reduce_row("alternate", 4, 8e6, 30));
+  rows.push_back(all_reduce_row("alternate", 2, 8e6, 1));  // of other ranks
+  const RingReport report = calc_ring(ring_request(), rows);
+  ASSERT_EQ(report.links.size(), 1u);
+  EXPECT_NEAR(report.links[0].second.latency, 10e-6, 1e-9);
+  EXPECT_NEAR(report.links[0].second.bandwidth, 1e9, 1e4);
+  EXPECT_NEAR(*row_of(report, "all_reduce").achieved, 12.06e-3, 1e-9);
+  EXPECT_NEAR(*row_of(report, "alternate").achieved, 30e-3, 1e-9);
+  EXPECT_NEAR(row_of(report, "alternate").predicted, 24.03e-3, 1e-6);
+  EXPECT_FALSE(row_of(report, "all_gather").achieved);
+  const std::string page = ring_page(report, PageFormat::csv);
+  EXPECT_NE(page.find("alternate,(N-1) L + (N-1) S/W,4,8,24.0,30.0,24.0,12.0,0.80"), std::string::npos)
+      << page;
+  rows[3]["p50_ms"] = 60.0;
+  EXPECT_NE(ring_page(calc_ring(ring_request(), rows), PageFormat::csv), page);
+  const json made = json::parse(ring_page(report, PageFormat::json));
+  EXPECT_EQ(made["link"], "fitted");
+  EXPECT_NEAR(made["rows"][3]["achieved_ms"].get<double>(), 30, 1e-9);
+}
+
+TEST(CalcRing, SaysWhatToMeasureWhereNothingIsKnown) {
+  const std::string said = KILN_ERROR_OF(calc_ring(ring_request(), {}));
+  EXPECT_NE(said.find("nothing is known of a ring of 4 ranks on threads"), std::string::npos) << said;
+  EXPECT_NE(said.find("--algorithm ring,alternate"), std::string::npos) << said;
+}
+
+BucketRequest bucket_request() {
+  BucketRequest q;
+  q.place.folder = "runs";
+  q.bytes = 400e6;
+  q.cost = SumCost{1e9, 100e-6};
+  q.bucket_mb = {1, 10, 100, 1000};
+  return q;
+}
+
+json ddp_row(double bucket_mb, double p50_ms) {
+  return {{"command", "bench ddp"}, {"form", "bucketed"}, {"gate", "passed"},  {"transport", "threads"},
+          {"device", "cpu"},        {"ranks", 2},         {"link", "none"},    {"gradient_bytes", 400e6},
+          {"bucket_mb", bucket_mb}, {"p50_ms", p50_ms},   {"compute_ms", 50.0}};
+}
+
+// sqrt(400e6 * 1e9 * 1e-4) = 6.32 MB; 63.2 of them cost 6.32 ms for the last and 6.32 ms of calls.
+TEST(CalcBucket, TheBestAndWhatOthersCost) {
+  const BucketReport report = calc_bucket(bucket_request(), {});
+  EXPECT_NEAR(report.best.bytes, 6.3246e6, 1e2);
+  EXPECT_NEAR(report.best.n, 63.246, 1e-2);
+  EXPECT_NEAR(report.best.overhead, 12.649e-3, 1e-6);
+  ASSERT_EQ(report.rows.size(), 5u);
+  EXPECT_NEAR(report.rows[0].predicted, 1e-3 + 400 * 100e-6, 1e-9);
+  EXPECT_TRUE(report.rows[1].best);
+  EXPECT_NEAR(report.rows[2].predicted, 10e-3 + 40 * 100e-6, 1e-9);
+  EXPECT_NEAR(report.rows[4].n, 1, 1e-9);  // 1000 MB hold all of it
+  EXPECT_NEAR(report.rows[4].predicted, 400.1e-3, 1e-9);
+  EXPECT_EQ(report.fastest(), nullptr);
+  const std::string page = bucket_page(report, PageFormat::text);
+  EXPECT_NE(page.find("best: 6.32 MB, 63.2 of them"), std::string::npos) << page;
+  EXPECT_NE(page.find("kiln bench ddp"), std::string::npos) << page;
+}
+
+TEST(CalcBucket, StoredStepsStandBesideIt) {
+  std::vector<json> rows = {ddp_row(1, 95), ddp_row(10, 65), ddp_row(100, 155)};
+  json modelled = ddp_row(10, 51);
+  modelled["link"] = "modelled";
+  modelled["link_model"] = "latency=1us,bandwidth=1GB/s";
+  rows.push_back(modelled);  // of a link that was not asked for
+  json other = ddp_row(10, 51);
+  other["gradient_bytes"] = 300e6;
+  rows.push_back(other);
+  const BucketReport report = calc_bucket(bucket_request(), rows);
+  ASSERT_TRUE(report.rows[0].achieved);
+  EXPECT_NEAR(*report.rows[0].achieved, 45e-3, 1e-12);
+  EXPECT_FALSE(report.rows[1].achieved);  // the best itself was not run
+  EXPECT_NEAR(*report.rows[2].achieved, 15e-3, 1e-12);
+  ASSERT_NE(report.fastest(), nullptr);
+  EXPECT_EQ(report.fastest()->bucket, 10e6);
+  EXPECT_EQ(json::parse(bucket_page(report, PageFormat::json))["measured_mb"], 10.0);
+  BucketRequest q = bucket_request();
+  q.cost.reset();
+  q.link = LinkModel{1e-6, 1e9};
+  const BucketReport by_link = calc_bucket(q, rows);
+  EXPECT_NEAR(by_link.cost.o, 2e-6, 1e-12);
+  for (const BucketRow& r : by_link.rows)
+    EXPECT_EQ(r.achieved.has_value(), std::abs(r.bucket - 10e6) < 1) << r.bucket;
+}
+
+TEST(CalcBucket, TakesTheCostFromStoredSums) {
+  BucketRequest q = bucket_request();
+  q.cost.reset();
+  EXPECT_NE(KILN_ERROR_OF(calc_bucket(q, {})).find("nothing is known of sums between 2 ranks"),
+            std::string::npos);
+  std::vector<json> rows;
+  for (const double bytes : {1e4, 1e6, 1e8})
+    rows.push_back(all_reduce_row("direct", 2, bytes, 1e3 * (100e-6 + bytes / 1e9)));
+  const BucketReport report = calc_bucket(q, rows);
+  EXPECT_NEAR(report.cost.o, 100e-6, 1e-9);
+  EXPECT_NEAR(report.best.bytes, 6.3246e6, 1e3);
+}
+
+TEST(CalcSavings, FormulaMetaAndStoredPeaks) {
+  BenchZeroRequest r;
+  r.size = find_model_size("nano");
+  r.stages = {"0", "1", "3"};
+  r.ranks = {2, 4};
+  r.measure = false;
+  r.device = Device::parse("meta");
+  const BenchZeroReport planned = bench_zero(r, [](const std::string&) {});
+  const auto p = static_cast<double>(planned.parameters);
+  CalcPlace place;
+  const SavingsReport report = calc_savings(planned, place, {});
+  ASSERT_EQ(report.rows.size(), 6u);
+  EXPECT_EQ(report.rows[0].theory.state(), 16 * p);
+  EXPECT_EQ(report.rows[1].theory.state(), 8 * p + 8 * p / 2);
+  EXPECT_EQ(report.rows[2].theory.state(), 8 * p);
+  EXPECT_EQ(report.rows[5].theory.state(), 4 * p);
+  EXPECT_NEAR(report.rows[5].predicted_state / (4 * p), 1, 0.02);
+  EXPECT_GT(report.rows[5].predicted_peak, report.rows[5].predicted_state);
+  EXPECT_FALSE(report.rows[5].achieved_state);
+  EXPECT_NE(savings_page(report, PageFormat::text).find("kiln bench zero --stage 0,1,3"), std::string::npos);
+  const std::vector<json> rows = {{{"command", "bench zero"},
+                                   {"gate", "passed"},
+                                   {"stage", "3"},
+                                   {"ranks", 4},
+                                   {"size", "nano"},
+                                   {"params", planned.parameters},
+                                   {"dtype", "fp32"},
+                                   {"ctx", 128},
+                                   {"batch", 4},
+                                   {"device", "cpu"},
+                                   {"transport", "threads"},
+                                   {"state_bytes", 1 << 20},
+                                   {"peak_bytes", 3 << 20}}};
+  const SavingsReport measured = calc_savings(planned, place, rows);
+  EXPECT_EQ(*measured.rows[5].achieved_state, 1 << 20);
+  EXPECT_FALSE(measured.rows[2].achieved_state);
+  const json page = json::parse(savings_page(measured, PageFormat::json));
+  EXPECT_EQ(page["rows"][5]["peak_bytes"], 3 << 20);
+  EXPECT_EQ(page["rows"][5]["saved"], 0.75);
+}
+
+}  // namespace
+}  // namespace kiln::cli

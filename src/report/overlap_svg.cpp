@@ -118,7 +118,8 @@ std::string overlap_svg(const std::vector<NamedLedger>& steps, const std::string
       "height=\"6\" fill=\"#bbb\"/></pattern></defs>\n";
   svg += key();
   const double bottom = height - kBottom, step = grid_step(us / 1e3);
-  for (double ms = 0; ms <= us / 1e3 * 1.0001; ms += step) {
+  for (int line = 0; line * step <= us / 1e3 * 1.0001; ++line) {
+    const double ms = line * step;
     const double x = kLeft + kPlot * 1e3 * ms / us;
     svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#ddd\"/>\n", x,
                        kTop, bottom);

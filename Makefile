@@ -138,8 +138,8 @@ check-tidy: ## clang-tidy finds nothing
 check-gpu: ## compute-sanitizer over the CUDA ops, each tool tried on a planted bug first; ranks of NCCL that die (needs a GPU)
 	@tests/gpu/sanitize.sh --present
 	@$(BUILD_CUDA)
-	@tests/gpu/nccl_failures.sh build-cuda/kiln
 	@tests/gpu/sanitize.sh build-cuda/kiln_tests build-cuda/planted_bugs
+	@tests/gpu/nccl_failures.sh build-cuda/kiln || [ $$? = 3 ]
 
 .PHONY: format
 format: ## let clang-format rewrite the sources

@@ -10,8 +10,9 @@
 
 #include "base/units.h"
 #include "dist/comm/link_model.h"
-#include "kiln/bench_zero.h"
+#include "kiln/bench_ranks.h"
 #include "perf/bucket_size.h"
+#include "perf/zero_theory.h"
 #include "report/text_table.h"
 
 namespace kiln::cli {
@@ -66,7 +67,7 @@ struct BucketRequest {
 };
 
 struct BucketRow {
-  double bucket = 0;               // bytes
+  double bucket = 0;               // bytes; those that would hold more than there is are one row
   bool best = false;               // the predicted one
   double n = 1;                    // how many
   double predicted = 0;            // seconds beside the compute
@@ -87,6 +88,12 @@ std::string bucket_page(const BucketReport& report, PageFormat format);
 
 // --- fsdp-savings: what sharding everything saves over sharding nothing, and over ZeRO-1
 
+struct SavingsRequest {
+  CalcPlace place;
+  RanksStudy study;  // its batch is that of each rank; where it runs comes from `place`
+  std::vector<int> ranks;
+};
+
 struct SavingsRow {
   std::string stage;
   int ranks = 1;
@@ -96,11 +103,12 @@ struct SavingsRow {
 };
 
 struct SavingsReport {
-  BenchZeroReport planned;
+  SavingsRequest request;
+  int64_t parameters = 0;
   std::vector<SavingsRow> rows;
 };
 
-SavingsReport calc_savings(const BenchZeroReport& planned, const CalcPlace& place, StoredRows stored);
+SavingsReport calc_savings(const SavingsRequest& request, StoredRows stored);
 std::string savings_page(const SavingsReport& report, PageFormat format);
 
 }  // namespace kiln::cli

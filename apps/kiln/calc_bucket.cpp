@@ -28,33 +28,51 @@ void find_cost(BucketReport& report, StoredRows stored) {
     report.cost_from = fmt::format("fitted to rows of bench allreduce ({} ranks, {}, {}) in {}", q.ranks,
                                    q.place.transport, q.place.device, q.place.folder);
   } else {
-    throw Error(
-        fmt::format("nothing is known of sums between {} ranks on {}", q.ranks, q.place.transport),
-        fmt::format(
-            "give --w and --o, or --link; or measure: `kiln bench allreduce --ranks {} --transport {} "
-            "--out {}`",
-            q.ranks, q.place.transport, q.place.folder),
-        ErrorKind::unavailable);
+    throw Error(fmt::format("nothing is known of sums between {} ranks on {} ({})", q.ranks,
+                            q.place.transport, q.place.device),
+                fmt::format("give --w and --o, or --link; or measure: `kiln bench allreduce --ranks {} "
+                            "--transport {} --device {} "
+                            "--out {}`",
+                            q.ranks, q.place.transport, q.place.device, q.place.folder),
+                ErrorKind::unavailable);
   }
 }
 
-// What a bucket cost in the newest run of `bench ddp` with these gradients, ranks and link.
-std::optional<double> measured(const BucketRequest& q, StoredRows stored, double bucket) {
-  constexpr double kClose = 0.01;  // of sizes, which are written to a few digits
-  std::optional<double> found;
+bool close(std::optional<double> a, double b) {  // sizes are written to a few digits
+  return a && std::abs(*a / b - 1) <= 0.01;
+}
+
+bool is_step(const json& r, const BucketRequest& q) {
+  const bool modelled = word_at(r, "link") == "modelled";
+  return is_row_of(r, "bench ddp", q.place.transport, q.ranks) && word_at(r, "form") == "bucketed" &&
+         close(number_at(r, "gradient_bytes"), q.bytes) && number_at(r, "bucket_mb") &&
+         number_at(r, "p50_ms") && number_at(r, "compute_ms") && modelled == q.link.has_value() &&
+         (!modelled || word_at(r, "link_model") == q.link->str());
+}
+
+// Steps are compared with those of the newest run alone: these must be the same in all of them.
+constexpr const char* kDecides[] = {"device", "size", "dtype", "wire", "batch", "ctx", "preset", "build_id"};
+
+std::vector<json> newest_run(const BucketRequest& q, StoredRows stored) {
+  std::vector<json> run;
   for (const json& r : stored) {
-    if (r.value("command", "") != "bench ddp" || r.value("form", "") != "bucketed" ||
-        r.value("gate", "") != "passed" || r.value("transport", "") != q.place.transport ||
-        r.value("device", "") != q.place.device || r.value("ranks", 0) != q.ranks ||
-        !r.contains("compute_ms"))
-      continue;
-    if (r.value("link", "") == "modelled" ? !q.link || r.value("link_model", "") != q.link->str()
-                                          : q.link.has_value())
-      continue;
-    if (std::abs(r.value("gradient_bytes", 0.0) / q.bytes - 1) > kClose ||
-        std::abs(r.value("bucket_mb", 0.0) * 1e6 / bucket - 1) > kClose)
-      continue;
-    found = 1e-3 * (r["p50_ms"].get<double>() - r["compute_ms"].get<double>());
+    if (!is_step(r, q) || word_at(r, "device") != q.place.device) continue;
+    const bool same =
+        run.empty() || std::all_of(std::begin(kDecides), std::end(kDecides), [&](const char* key) {
+          return word_at(r, key) == word_at(run.front(), key);
+        });
+    if (!same) run.clear();
+    run.push_back(r);
+  }
+  return run;
+}
+
+std::optional<double> measured(const std::vector<json>& run, double bucket, double all) {
+  std::optional<double> found;
+  for (const json& r : run) {
+    const double tried = 1e6 * *number_at(r, "bucket_mb");
+    if (close(tried, bucket) || (bucket >= all && tried >= all))
+      found = 1e-3 * (*number_at(r, "p50_ms") - *number_at(r, "compute_ms"));
   }
   return found;
 }
@@ -71,25 +89,30 @@ const BucketRow* BucketReport::fastest() const {
   return best;
 }
 
-BucketReport calc_bucket(const BucketRequest& q, StoredRows stored) {
+BucketReport calc_bucket(const BucketRequest& request, StoredRows stored) {
   BucketReport report;
-  report.request = q;
-  report.request.place.device = device_of_rows(stored, q.place, "bench ddp");
+  report.request = request;
+  BucketRequest& q = report.request;
+  q.place.device = device_of_rows(stored, q.place, [&](const json& r) {
+    return q.cost || q.link ? is_step(r, q) : is_row_of(r, "bench allreduce", q.place.transport, q.ranks);
+  });
   find_cost(report, stored);
   report.best = best_bucket(q.bytes, report.cost);
-  const auto add = [&](double bucket, bool best) {
+  std::vector<double> buckets;
+  for (const double mb : q.bucket_mb) buckets.push_back(std::min(1e6 * mb, q.bytes));
+  if (report.best.bytes > 0) buckets.push_back(report.best.bytes);
+  std::sort(buckets.begin(), buckets.end());
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  const std::vector<json> run = newest_run(q, stored);
+  for (const double bucket : buckets) {
     BucketRow row;
-    row.bucket = std::min(bucket, q.bytes);  // one bucket holds all
-    row.best = best;
-    row.n = q.bytes / row.bucket;
+    row.bucket = bucket;
+    row.best = bucket == report.best.bytes;
+    row.n = q.bytes / bucket;
     row.predicted = bucket_overhead(q.bytes, row.n, report.cost);
-    row.achieved = measured(report.request, stored, bucket);
+    row.achieved = measured(run, bucket, q.bytes);
     report.rows.push_back(row);
-  };
-  for (const double mb : q.bucket_mb) add(mb * 1e6, false);
-  if (report.best.bytes > 0) add(report.best.bytes, true);
-  std::sort(report.rows.begin(), report.rows.end(),
-            [](const BucketRow& a, const BucketRow& b) { return a.bucket < b.bucket; });
+  }
   return report;
 }
 
@@ -117,7 +140,7 @@ std::string bucket_page(const BucketReport& report, PageFormat format) {
                          {"gb_per_s", report.cost.w / 1e9},
                          {"from", report.cost_from},
                          {"best_mb", report.best.bytes / 1e6},
-                         {"best_n", report.best.n},
+                         {"best_n", report.best.bytes > 0 ? ordered_json(report.best.n) : ordered_json()},
                          {"bound", latency ? "latency" : "bandwidth"},
                          {"rows", rows}};
     if (fastest != nullptr) page["measured_mb"] = fastest->bucket / 1e6;
@@ -130,31 +153,31 @@ std::string bucket_page(const BucketReport& report, PageFormat format) {
                      digits(ms(report.best.overhead))});
   if (format == PageFormat::csv) return written(table, 1, format);
   std::string text =
-      remark(fmt::format("s = {} MB of gradients; a sum goes at w = {} GB/s and costs o = {} us a call, {}.",
+      remark(fmt::format("s = {} MB of gradients; a sum goes at w = {} GB/s and costs o = {} us a call, {}",
                          megabytes(q.bytes), digits(report.cost.w / 1e9), digits(1e6 * report.cost.o),
                          report.cost_from),
              format);
-  text += remark(
-      "beside its compute a step takes s / (n w) + n o, least for n = sqrt(s / (w o)) buckets of sqrt(s w "
-      "o):",
+  text += heading(
+      "a step takes s / (n w) + n o beside its compute, least for n = sqrt(s / (w o)) buckets of sqrt(s w o)",
       format);
   text += written(table, 1, format);
   text += remark(
-      fmt::format("best: {} MB, {} of them; the step's sums are {}-bound.", megabytes(report.best.bytes),
-                  digits(report.best.n), latency ? "latency" : "bandwidth"),
+      fmt::format("best: {}; the step's sums are {}-bound",
+                  report.best.bytes > 0
+                      ? fmt::format("{} MB, {} of them", megabytes(report.best.bytes), digits(report.best.n))
+                      : "the smaller the better, since a call costs nothing",
+                  latency ? "latency" : "bandwidth"),
       format);
   if (fastest != nullptr)
-    text +=
-        remark(fmt::format(
-                   "achieved: steps of bench ddp in {} less their compute; the fastest had buckets of {} MB.",
-                   q.place.folder, megabytes(fastest->bucket)),
-               format);
+    text += remark(
+        fmt::format(
+            "achieved: steps of bench ddp ({}) in {} less their compute; the fastest had buckets of {} MB",
+            q.place.device, q.place.folder, megabytes(fastest->bucket)),
+        format);
   else
-    text +=
-        remark(fmt::format("no steps of bench ddp with these gradients and ranks are in {}: `kiln bench ddp "
-                           "--bucket-mb 1,10,100,1000,auto` measures them.",
-                           q.place.folder),
-               format);
+    text += remark(fmt::format("achieved: {} has no step of bench ddp with these gradients, ranks and link",
+                               q.place.folder),
+                   format);
   return text;
 }
 

@@ -38,52 +38,56 @@ double seconds(const Way& way, const LinkModel& link, double bytes, int ranks) {
   return link_seconds(link, way.algorithm, call, ranks);
 }
 
-bool is_ring_row(const json& r, const CalcPlace& place, const std::string& device, int ranks,
-                 std::string_view algorithm) {
-  return r.value("command", "") == "bench allreduce" && r.value("gate", "") == "passed" &&
-         r.value("transport", "") == place.transport && r.value("device", "") == device &&
-         r.value("ranks", 0) == ranks && r.value("algorithm", "") == algorithm &&
-         r.value("dtype", "") == "fp32" && r.contains("p50_ms") && r.contains("bytes");
+bool is_ring_row(const json& r, const CalcPlace& place, int ranks, std::string_view algorithm) {
+  return is_row_of(r, "bench allreduce", place.transport, ranks) && word_at(r, "algorithm") == algorithm &&
+         word_at(r, "dtype") == "fp32" && number_at(r, "p50_ms") && number_at(r, "bytes");
 }
 
-LinkModel fitted(const RingRequest& q, StoredRows stored, const std::string& device, int ranks) {
+bool is_ring_row_here(const json& r, const CalcPlace& place, int ranks, std::string_view algorithm) {
+  return word_at(r, "device") == place.device && is_ring_row(r, place, ranks, algorithm);
+}
+
+LinkModel fitted(const CalcPlace& place, StoredRows stored, int ranks) {
   std::vector<Point> points;
   for (const json& r : stored) {
-    if (is_ring_row(r, q.place, device, ranks, "ring"))
-      points.push_back({r["bytes"].get<double>(), 1e-3 * r["p50_ms"].get<double>()});
+    if (is_ring_row_here(r, place, ranks, "ring"))
+      points.push_back({*number_at(r, "bytes"), 1e-3 * *number_at(r, "p50_ms")});
   }
   const auto fit = fit_link(points);
   if (!fit || fit->bus_bandwidth(ranks) <= 0)
     throw Error(
-        fmt::format("nothing is known of a ring of {} ranks on {}: {} has no two sizes of it that tell",
-                    ranks, q.place.transport, q.place.folder),
+        fmt::format("nothing is known of a ring of {} ranks on {} ({}): {} has no two sizes of it that tell",
+                    ranks, place.transport, place.device, place.folder),
         fmt::format("give --link latency=20us,bandwidth=10GB/s, or measure: `kiln bench allreduce --ranks {} "
-                    "--transport {} --algorithm ring,alternate --out {}`",
-                    ranks, q.place.transport, q.place.folder),
+                    "--transport {} --device {} --algorithm ring,alternate --out {}`",
+                    ranks, place.transport, place.device, place.folder),
         ErrorKind::unavailable);
   return {fit->step_latency(ranks), fit->bus_bandwidth(ranks)};
 }
 
-std::optional<double> newest(const RingRequest& q, StoredRows stored, const std::string& device, int ranks,
-                             const Way& way, double bytes) {
+std::optional<double> newest(const RingRequest& q, StoredRows stored, int ranks, const Way& way,
+                             double bytes) {
   if (q.link || way.stored == nullptr) return std::nullopt;  // of another link than these rows'
   std::optional<double> found;
   for (const json& r : stored) {
-    if (is_ring_row(r, q.place, device, ranks, way.stored) && r["bytes"].get<double>() == bytes)
-      found = 1e-3 * r["p50_ms"].get<double>();
+    if (is_ring_row_here(r, q.place, ranks, way.stored) && number_at(r, "bytes") == bytes)
+      found = 1e-3 * *number_at(r, "p50_ms");
   }
   return found;
 }
 
 }  // namespace
 
-RingReport calc_ring(const RingRequest& q, StoredRows stored) {
+RingReport calc_ring(const RingRequest& request, StoredRows stored) {
   RingReport report;
-  report.request = q;
-  report.request.place.device = device_of_rows(stored, q.place, "bench allreduce");
-  const std::string& device = report.request.place.device;
+  report.request = request;
+  RingRequest& q = report.request;
+  q.place.device = device_of_rows(stored, q.place, [&](const json& r) {
+    return std::any_of(q.ranks.begin(), q.ranks.end(),
+                       [&](int ranks) { return is_ring_row(r, q.place, ranks, "ring"); });
+  });
   for (const int ranks : q.ranks) {
-    const LinkModel link = q.link ? *q.link : fitted(q, stored, device, ranks);
+    const LinkModel link = q.link ? *q.link : fitted(q.place, stored, ranks);
     report.links.emplace_back(ranks, link);
     const double n = ranks;
     for (const Bytes size : q.sizes) {
@@ -98,7 +102,7 @@ RingReport calc_ring(const RingRequest& q, StoredRows stored) {
         row.sent = way.algorithm == CommAlgorithm::alternate ? (n - 1) * bytes : least;
         row.predicted = seconds(way, link, bytes, ranks);
         row.floor = least / link.bandwidth;
-        row.achieved = newest(q, stored, device, ranks, way, bytes);
+        row.achieved = newest(q, stored, ranks, way, bytes);
         report.rows.push_back(std::move(row));
       }
     }
@@ -141,11 +145,11 @@ std::string ring_page(const RingReport& report, PageFormat format) {
   std::string text =
       remark(
           "S bytes, N ranks, latency L and bandwidth W of a rank's link to the next; sent: by each rank; "
-          "floor: the fewest bytes that do it, and no latency.",
+          "floor: the fewest bytes that do it, and no latency",
           format) +
       written(table, 2, format);
   for (const auto& [ranks, link] : report.links)
-    text += remark(fmt::format("{} ranks: L = {} us, W = {} GB/s, {}.", ranks, digits(1e6 * link.latency),
+    text += remark(fmt::format("{} ranks: L = {} us, W = {} GB/s, {}", ranks, digits(1e6 * link.latency),
                                digits(link.bandwidth / 1e9),
                                report.request.link
                                    ? "as given"

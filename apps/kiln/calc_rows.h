@@ -2,16 +2,25 @@
 #pragma once
 
 #include "kiln/calc.h"
+#include "report/result_table.h"
 
 namespace kiln::cli {
 
-// The device asked for; else that of the newest row of `command` on the transport; else cpu.
-inline std::string device_of_rows(StoredRows stored, const CalcPlace& place, std::string_view command) {
+// A row of a command that passed its gate, of so many ranks on the transport: where it has other types than
+// such rows have, it is none of them.
+inline bool is_row_of(const nlohmann::json& row, const char* command, const std::string& transport,
+                      int ranks) {
+  return word_at(row, "command") == command && word_at(row, "gate") == "passed" &&
+         word_at(row, "transport") == transport && number_at(row, "ranks") == ranks;
+}
+
+// The device asked for; else that of the newest row that fits; else cpu.
+template <class Fits>
+std::string device_of_rows(StoredRows stored, const CalcPlace& place, Fits fits) {
   if (!place.device.empty()) return place.device;
   std::string device = "cpu";
-  for (const nlohmann::json& r : stored) {
-    if (r.value("command", "") == command && r.value("transport", "") == place.transport)
-      device = r.value("device", device);
+  for (const nlohmann::json& row : stored) {
+    if (fits(row) && !word_at(row, "device").empty()) device = word_at(row, "device");
   }
   return device;
 }

@@ -1,9 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kiln/bench_format.h"
+#include "kiln/bench_zero.h"
 #include "kiln/calc.h"
 #include "kiln/calc_rows.h"
 #include "kiln/study_tables.h"
+#include "train/memory_prediction.h"
+#include "train/step.h"
 
 namespace kiln::cli {
 namespace {
@@ -28,36 +33,48 @@ const char* kept(const std::string& stage) {
 
 }  // namespace
 
-SavingsReport calc_savings(const BenchZeroReport& planned, const CalcPlace& place, StoredRows stored) {
+SavingsReport calc_savings(const SavingsRequest& request, StoredRows stored) {
   SavingsReport report;
-  report.planned = planned;
-  const BenchZeroRequest& q = planned.request;
-  const std::string device = device_of_rows(stored, place, "bench zero");
-  for (const ZeroRow& r : planned.rows) {
-    SavingsRow row;
-    row.stage = r.stage;
-    row.ranks = r.ranks;
-    row.theory = r.theory;
-    row.predicted_state = r.predicted_state();
-    row.predicted_peak = static_cast<double>(r.planned.memory.after_step.peak_total);
-    for (const json& s : stored) {  // the newest counts
-      if (s.value("command", "") != "bench zero" || s.value("gate", "") != "passed" ||
-          s.value("stage", "") != r.stage || s.value("ranks", 0) != r.ranks ||
-          s.value("size", "") != q.size.name || s.value("params", int64_t{0}) != planned.parameters ||
-          s.value("dtype", "") != name_of(q.precision) || s.value("ctx", int64_t{0}) != q.context ||
-          s.value("batch", int64_t{0}) != q.batch * r.ranks || s.value("device", "") != device ||
-          s.value("transport", "") != place.transport)
-        continue;
-      row.achieved_state = s.value("state_bytes", 0.0);
-      row.achieved_peak = s.value("peak_bytes", 0.0);
+  report.request = request;
+  SavingsRequest& q = report.request;
+  RanksStudy& study = q.study;
+  report.parameters = count_params(config_of(study.size)).total();
+  const auto fits = [&](const json& r, int ranks) {
+    return is_row_of(r, "bench zero", q.place.transport, ranks) && word_at(r, "size") == study.size.name &&
+           number_at(r, "params") == static_cast<double>(report.parameters) &&
+           word_at(r, "dtype") == name_of(study.precision) &&
+           number_at(r, "ctx") == static_cast<double>(study.context) &&
+           number_at(r, "batch") == static_cast<double>(study.batch * ranks);
+  };
+  q.place.device = device_of_rows(stored, q.place, [&](const json& r) {
+    return std::any_of(q.ranks.begin(), q.ranks.end(), [&](int ranks) { return fits(r, ranks); });
+  });
+  study.device = Device::parse(q.place.device.starts_with("cuda") ? "meta:cuda" : "meta");
+  for (const int ranks : q.ranks) {
+    const RanksWork work = work_of(study, ranks, study.batch);
+    const bool narrow = layout_for(study.precision, work.spec.step, ranks).narrow_grads;
+    for (const char* stage : {"0", "1", "3"}) {
+      const RanksTiming planned = plan_ranks(work, strategy_maker(strategy_of_stage(stage), {}));
+      SavingsRow row;
+      row.stage = stage;
+      row.ranks = ranks;
+      row.theory = zero_theory(stage, policy_of(study.precision, narrow), report.parameters, ranks);
+      row.predicted_state = ZeroRow::state_of(planned.memory.after_step);
+      row.predicted_peak = static_cast<double>(planned.memory.after_step.peak_total);
+      for (const json& r : stored) {  // the newest counts
+        if (!fits(r, ranks) || word_at(r, "stage") != stage || word_at(r, "device") != q.place.device)
+          continue;
+        row.achieved_state = number_at(r, "state_bytes");
+        row.achieved_peak = number_at(r, "peak_bytes");
+      }
+      report.rows.push_back(std::move(row));
     }
-    report.rows.push_back(std::move(row));
   }
   return report;
 }
 
 std::string savings_page(const SavingsReport& report, PageFormat format) {
-  const BenchZeroRequest& q = report.planned.request;
+  const RanksStudy& q = report.request.study;
   if (format == PageFormat::json) {
     ordered_json rows = ordered_json::array();
     for (const SavingsRow& r : report.rows) {
@@ -76,10 +93,12 @@ std::string savings_page(const SavingsReport& report, PageFormat format) {
     }
     return dump({{"command", "calc fsdp-savings"},
                  {"size", q.size.name},
-                 {"params", report.planned.parameters},
+                 {"params", report.parameters},
                  {"dtype", name_of(q.precision)},
                  {"batch_of_a_rank", q.batch},
                  {"ctx", q.context},
+                 {"transport", report.request.place.transport},
+                 {"device", report.request.place.device},
                  {"rows", rows}},
                 2) +
            "\n";
@@ -93,21 +112,23 @@ std::string savings_page(const SavingsReport& report, PageFormat format) {
          fmt::format("{:.0f} %", 100 * saved(report, r)), mib(r.achieved_peak), mib(r.predicted_peak)});
   if (format == PageFormat::csv) return written(table, 1, format);
   std::string text =
-      remark(
-          fmt::format("{}, {:.4g} million parameters, {}, batch {} of {} tokens on each rank; MiB of a rank.",
-                      q.size.name, static_cast<double>(report.planned.parameters) / 1e6, name_of(q.precision),
-                      q.batch, q.context),
-          format) +
+      remark(fmt::format(
+                 "{}, {:.4g} million parameters, {}, batch {} of {} tokens on each rank, {}; MiB of a rank",
+                 q.size.name, static_cast<double>(report.parameters) / 1e6, name_of(q.precision), q.batch,
+                 q.context, report.request.place.device),
+             format) +
       written(table, 1, format);
   text += remark(
       "floor: the formula, P parameters in even shares, without the buffers weights are gathered into; "
       "predicted: "
-      "the same step on meta; peak: activations and those buffers with it.",
+      "the same step on meta; peak: activations and those buffers with it",
       format);
   bool any = false;
   for (const SavingsRow& r : report.rows) any = any || r.achieved_state;
   if (!any)
-    text += remark("achieved: `kiln bench zero --stage 0,1,3` with the same options stores it.", format);
+    text += remark(
+        fmt::format("achieved: {} has no row of bench zero with these options", report.request.place.folder),
+        format);
   return text;
 }
 

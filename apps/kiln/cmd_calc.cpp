@@ -45,6 +45,37 @@ CalcPlace read_place(const std::string& transport, const CommonOptions& common) 
   return place;
 }
 
+// A span of it is handed on within one expression.
+std::vector<nlohmann::json> stored_in(const std::string& folder) {
+  StoredResults results = read_results(folder);
+  for (const std::string& line : results.remarks) fmt::print(stderr, "{}\n", line);
+  return std::move(results.rows);
+}
+
+Bytes some_bytes(const std::string& text, const char* option) {
+  const Bytes b = parse_bytes(text, option);
+  if (b.value == 0)
+    throw Error(fmt::format("{} is {}; expected at least a byte", option, text), "such as 512MB",
+                ErrorKind::usage);
+  return b;
+}
+
+void one_size(const std::string& text) {
+  if (text.find(',') != std::string::npos)
+    throw Error(fmt::format("--size is '{}'; expected one", text), "kiln sizes lists them", ErrorKind::usage);
+}
+
+// In the units of a link, which has the same two numbers.
+SumCost read_cost(const std::string& w, const std::string& o) {
+  try {
+    const LinkModel both = LinkModel::parse(fmt::format("latency={},bandwidth={}", o, w), "--link");
+    return {both.bandwidth, both.latency};
+  } catch (const Error&) {
+    throw Error(fmt::format("--w is '{}' and --o is '{}'; expected a rate and a time with their units", w, o),
+                "kiln calc bucket --s 512MB --w 10GB/s --o 20us", ErrorKind::usage);
+  }
+}
+
 std::vector<int> read_ranks(const std::string& text) {
   return read_list<int>(text,
                         [](const std::string& w) { return parse_number<int>("--ranks", w, 2, 1 << 20); });
@@ -69,10 +100,10 @@ Subject add_ring(CLI::App& app, const CommonOptions& common) {
     const PageFormat format = read_format(t->format, common.json);
     RingRequest r;
     r.place = read_place(t->transport, common);
-    r.sizes = read_list<Bytes>(t->sizes, [](const std::string& w) { return parse_bytes(w, "--size"); });
+    r.sizes = read_list<Bytes>(t->sizes, [](const std::string& w) { return some_bytes(w, "--size"); });
     r.ranks = read_ranks(t->ranks);
     if (!t->link.empty()) r.link = LinkModel::parse(t->link, "--link");
-    std::fputs(ring_page(calc_ring(r, read_results(common.out).rows), format).c_str(), stdout);
+    std::fputs(ring_page(calc_ring(r, stored_in(common.out)), format).c_str(), stdout);
     return true;
   };
 }
@@ -113,28 +144,25 @@ Subject add_bucket(CLI::App& app, const CommonOptions& common) {
           fmt::format("--{} is given without --{}", t->w.empty() ? "o" : "w", t->w.empty() ? "w" : "o"),
           "kiln calc bucket --s 512MB --w 10GB/s --o 20us", ErrorKind::usage);
     if (!t->w.empty() && !t->link.empty())
-      throw Error("--link and --w are both given; expected one of them", {}, ErrorKind::usage);
+      throw Error("--link and --w are both given; expected one of them",
+                  "--w and --o are of a sum, --link of a ring's links", ErrorKind::usage);
     BucketRequest r;
     r.place = read_place(t->transport, common);
     r.ranks = parse_number<int>("--ranks", t->ranks, 2, 1 << 20);
     if (!t->s.empty()) {
-      r.bytes = static_cast<double>(parse_bytes(t->s, "--s").value);
+      r.bytes = static_cast<double>(some_bytes(t->s, "--s").value);
     } else {
+      one_size(t->size);
       const std::vector<ModelSize> sizes = read_sizes(t->size, t->vocab);
       const PrecisionPolicy policy = policy_of(parse_precision("--dtype", t->dtype));
       r.bytes = static_cast<double>(count_params(config_of(sizes.front())).total()) *
                 static_cast<double>(size_of(policy.grad));
     }
-    if (r.bytes <= 0) throw Error("--s is 0; expected at least a byte", {}, ErrorKind::usage);
-    if (!t->w.empty()) {
-      const LinkModel both =
-          LinkModel::parse(fmt::format("latency={},bandwidth={}", t->o, t->w), "--o and --w");
-      r.cost = SumCost{both.bandwidth, both.latency};
-    }
+    if (!t->w.empty()) r.cost = read_cost(t->w, t->o);
     if (!t->link.empty()) r.link = LinkModel::parse(t->link, "--link");
     r.bucket_mb = read_list<double>(
         t->buckets, [](const std::string& w) { return parse_number<double>("--bucket-mb", w, 1e-6, 1e9); });
-    std::fputs(bucket_page(calc_bucket(r, read_results(common.out).rows), format).c_str(), stdout);
+    std::fputs(bucket_page(calc_bucket(r, stored_in(common.out)), format).c_str(), stdout);
     return true;
   };
 }
@@ -159,23 +187,19 @@ Subject add_savings(CLI::App& app, const CommonOptions& common) {
   return [=, &common] {
     if (!subject->parsed()) return false;
     const PageFormat format = read_format(t->format, common.json);
-    const CalcPlace place = read_place(t->transport, common);
-    BenchZeroRequest r;
+    SavingsRequest r;
+    r.place = read_place(t->transport, common);
+    r.ranks = read_ranks(t->ranks);
+    one_size(t->size);
     TypedRanks typed;
     typed.size = t->size;
     typed.vocab = t->vocab;
     typed.dtype = t->dtype;
     typed.batch = t->batch;
     typed.context = t->context;
-    read_ranks_study(typed, common, 1, r);
-    r.ranks = read_ranks(t->ranks);
-    r.stages = {"0", "1", "3"};
-    r.measure = false;
-    r.device = Device::parse(place.device.starts_with("cuda") ? "meta:cuda" : "meta");
-    check_bench_zero(r);
-    const BenchZeroReport planned = bench_zero(r, [](const std::string&) {});
-    std::fputs(savings_page(calc_savings(planned, place, read_results(common.out).rows), format).c_str(),
-               stdout);
+    read_ranks_study(typed, common, 1, r.study);
+    check_config(config_of(r.study.size));
+    std::fputs(savings_page(calc_savings(r, stored_in(common.out)), format).c_str(), stdout);
     return true;
   };
 }

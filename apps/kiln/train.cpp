@@ -203,13 +203,13 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   if (first) clear_leftovers(*folder, state.step());
   if (first && found) retire_checkpoints(*folder, state.step(), r.keep, warn);  // a kill may have come before
   if (done) return already_done(state, *found, config);
+  std::optional<TuneFile> tuning;
   if (first)
-    share.tuning = tuning_of_run(*folder, found.has_value(), r.tune, tune_place(r.device),
-                                 [&view](const std::string& line) { view.on_note(line); });
+    tuning = tuning_of_run(*folder, found.has_value(), r.tune, tune_place(r.device),
+                           [&view](const std::string& line) { view.on_note(line); });
   comm.barrier(ctx, "the folder is ready");
-  if (const std::optional<TuneFile> tuning =
-          first || share.tuning ? share.tuning : tuning_of_first_rank(r.run, tune_place(r.device)))
-    use_tuning(ctx, *tuning);
+  tuning = same_tuning(ctx, comm, tuning, tune_place(r.device));
+  if (tuning) use_tuning(ctx, *tuning);
   Llama model(config, place.partition());
   model.params().materialize(ctx, layout);
   if (!found && std::filesystem::is_directory(r.model)) {
@@ -247,7 +247,7 @@ TrainOutcome train_rank(const TrainRequest& r, RankContext& ctx, Communicator& c
   setup.first_step = state.step();
   setup.transport = comm.transport();
   setup.resumed = found.value_or("");
-  if (share.tuning) setup.products = folder->file("gemm.json");
+  if (tuning) setup.products = folder->file("gemm.json");
   record_run(*folder, r, setup, view);
   view.on_setup(r, setup);
 

@@ -18,8 +18,6 @@ class TrainShare {
   // Read once, by whoever comes first; the others wait.
   const TrainingText& text(const TrainRequest& request, ThreadPool& pool);
 
-  std::optional<TuneFile> tuning;  // the first rank's, before all meet
-
  private:
   std::mutex mutex_;
   std::optional<TrainingText> text_;
@@ -39,6 +37,12 @@ bool any_rank(RankContext& ctx, Communicator& comm, bool mine);  // does any say
 // The checkpoint the first rank has found, as a path for all of them.
 std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm, const std::string& run,
                                            const std::optional<std::string>& found);
+
+// The choices of products that the first rank has taken: all must compute with the same. Those that hold for
+// another GPU than this rank's are none.
+std::optional<TuneFile> same_tuning(RankContext& ctx, Communicator& comm,
+                                    const std::optional<TuneFile>& first,
+                                    const std::optional<TunePlace>& here);
 
 // For RunOptions::agree_to_stop of a run that has `done` so many steps. A device that works ahead of the host
 // is asked now and then only, since the answer has to be waited for. Each time the launcher is told which

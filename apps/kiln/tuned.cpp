@@ -114,16 +114,6 @@ std::optional<TuneFile> tuning_of_run(const RunFolder& run, bool resumes, const 
   return file;
 }
 
-std::optional<TuneFile> tuning_of_first_rank(const std::string& run_folder,
-                                             const std::optional<TunePlace>& here) {
-  const std::string path = (fs::path(run_folder) / "gemm.json").string();
-  if (!here || !fs::exists(path)) return std::nullopt;
-  TuneFile file = read_tune_file(path);
-  if (!why_not_here(file, *here, path).empty()) return std::nullopt;
-  (void)drop_tiles_of_others(file);  // the first rank has said so
-  return file;
-}
-
 std::string tune_path(const std::string& out, const TunePlace& here) {
   return ((out.empty() ? fs::path(".") : fs::path(out)) / tune_file_name(here.gpu)).string();
 }

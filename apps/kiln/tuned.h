@@ -32,11 +32,6 @@ void use_tuning(RankContext& ctx, const TuneFile& tuning);
 std::optional<TuneFile> tuning_of_run(const RunFolder& run, bool resumes, const std::string& tune,
                                       const std::optional<TunePlace>& here, const Say& say);
 
-// The choices that the run's first rank has taken, for a rank of another process: all must compute with the
-// same products. Called when the first has them.
-std::optional<TuneFile> tuning_of_first_rank(const std::string& run_folder,
-                                             const std::optional<TunePlace>& here);
-
 // The file that holds the choices for a place, in `out` or here.
 std::string tune_path(const std::string& out, const TunePlace& here);
 // Is there a place for the result? Better said now than after minutes.

@@ -8,7 +8,8 @@
 namespace kiln {
 
 // Records `event` into a stream that has nothing to do, and says when the device passed it: between two looks
-// at the host's clock. Where those are far apart, because the host was interrupted, once more.
+// at the host's clock. Where those are far apart, because host or device were busy with something else,
+// again.
 inline std::chrono::steady_clock::time_point record_now(Backend& backend, TimingEvent& event, Stream stream) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kFar = std::chrono::microseconds(30);

@@ -1,5 +1,7 @@
 #include "dist/bucketed.h"
 
+#include <algorithm>
+
 #include "autograd/accumulate.h"
 #include "autograd/cast_values.h"
 
@@ -25,7 +27,10 @@ void BucketedStrategy::refresh() {
 
 void BucketedStrategy::begin_step() {
   volume_ = {};
-  for (Bucket& b : buckets_) {  // an earlier step may have broken off anywhere
+  // An earlier step may have broken off anywhere. Its sums write where this one's gradients go.
+  if (std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return !b.handle.done(); }))
+    comm_.drain(ctx_);
+  for (Bucket& b : buckets_) {
     b.sent = b.received = {};
     b.handle = {};
     b.added = false;
@@ -90,7 +95,7 @@ void BucketedStrategy::set_ready(Param& p, Bucket& b) {
 
 void BucketedStrategy::launch() {
   for (; next_ < buckets_.size() && buckets_[next_].waiting == 0; ++next_) {
-    while (next_ - settled_ >= static_cast<std::size_t>(options_.in_flight)) settle(buckets_[settled_++]);
+    while (next_ - settled_ >= static_cast<std::size_t>(options_.in_flight)) settle_next();
     if (observer_ != nullptr) observer_->on_start(buckets_[next_]);
     start(buckets_[next_]);
   }
@@ -102,7 +107,13 @@ void BucketedStrategy::flush() {
     for (Param* p : buckets_[i].params) set_ready(*p, buckets_[i]);
     launch();
   }
-  while (settled_ < buckets_.size()) settle(buckets_[settled_++]);
+  while (settled_ < buckets_.size()) settle_next();
+}
+
+void BucketedStrategy::settle_next() {
+  Bucket& b = buckets_[settled_++];
+  settle(b);
+  b.handle = {};
 }
 
 void BucketedStrategy::wait(const CommHandle& handle) {

@@ -78,6 +78,7 @@ class BucketedStrategy : public Strategy {
   void set_ready(Param& p, Bucket& b);
   void launch();
   void flush();
+  void settle_next();
 
   struct Place {
     int bucket;

@@ -94,6 +94,7 @@ class Checker {
         "reduce_scatter", dtype, count * world_,
         [&] { ranks_.reduce_scatter(ctx_, whole, part, "check").wait(ctx_); },
         [&] { return holds(part, [&](int64_t i) { return sum_of(rank_ * count + i); }); });
+    in_place(dtype, count);
     const int root = world_ - 1;
     const Tensor toward = filled(count, dtype, term_of);
     check(
@@ -121,6 +122,24 @@ class Checker {
           const int from = rank_ == world_ - 1 ? 0 : rank_;
           return holds(passed, [&](int64_t i) { return value_of(from, i); });
         });
+  }
+
+  // A shard may lie at its own place in the whole: ZeRO sends weights and gradients so.
+  void in_place(DType dtype, int64_t count) {
+    const Tensor full = ctx_.empty({count * world_}, dtype, Tag::comm),
+                 mine = full.narrow(0, count * rank_, count);
+    ctx_.backend().copy_within(mine.raw(), filled(count, dtype, value_of).raw(), mine.bytes().value,
+                               ctx_.compute());
+    check(
+        "all_gather in place", dtype, count, [&] { ranks_.all_gather(ctx_, mine, full, "check").wait(ctx_); },
+        [&] {
+          return holds(full, [&](int64_t i) { return value_of(static_cast<int>(i / count), i % count); });
+        });
+    const Tensor whole = filled(count * world_, dtype, term_of), part = whole.narrow(0, count * rank_, count);
+    check(
+        "reduce_scatter in place", dtype, count * world_,
+        [&] { ranks_.reduce_scatter(ctx_, whole, part, "check").wait(ctx_); },
+        [&] { return holds(part, [&](int64_t i) { return sum_of(rank_ * count + i); }); });
   }
 
   void barrier() {

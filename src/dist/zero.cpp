@@ -63,8 +63,8 @@ Tensor ZeroStrategy::by_rank(const Bucket& b, DType wire) {
 void ZeroStrategy::start(Bucket& b) {
   const DType wire = wire_dtype();
   const bool as_kept = wire == params_->grads().dtype();
-  if (as_kept && stage_ == 2) b.sent = b.params.size() == 1 || comm_.world() == 1 ? b.grads : Tensor();
-  if (as_kept && stage_ == 1) b.sent = all_parts(params_->grads(), b);
+  const bool in_order = b.params.size() == 1 || comm_.world() == 1;  // of ranks, in a bucket's own room
+  if (as_kept) b.sent = stage_ == 1 ? all_parts(params_->grads(), b) : in_order ? b.grads : Tensor();
   if (!b.sent.defined()) b.sent = by_rank(b, wire);
   if (stage_ == 2) {
     for (Param* p : b.params) p->grad = {};
@@ -132,6 +132,7 @@ void ZeroStrategy::finish_gather(Bucket& b) {
     }
   }
   b.sent = b.received = {};
+  b.handle = {};
 }
 
 }  // namespace kiln

@@ -28,14 +28,23 @@ BestBucket best_bucket(double s, const SumCost& cost) {
 
 std::optional<LinkFit> stored_link(std::span<const nlohmann::json> rows, std::string_view transport,
                                    std::string_view device, int ranks) {
+  // What has other types than such rows have is none of them.
+  const auto is = [](const nlohmann::json& r, const char* key, std::string_view word) {
+    const auto found = r.find(key);
+    return found != r.end() && found->is_string() && found->get_ref<const std::string&>() == word;
+  };
+  const auto number = [](const nlohmann::json& r, const char* key) {
+    const auto found = r.find(key);
+    return found != r.end() && found->is_number() ? found->get<double>() : -1;
+  };
   std::vector<Point> points;
   for (const nlohmann::json& r : rows) {
-    if (r.value("command", "") != "bench allreduce" || r.value("gate", "") != "passed" ||
-        r.value("transport", "") != transport || r.value("device", "") != device ||
-        r.value("ranks", 0) != ranks || r.value("algorithm", "direct") != "direct" ||
-        r.value("link", "") == "modelled" || !r.contains("p50_ms") || !r.contains("bytes"))
+    if (!is(r, "command", "bench allreduce") || !is(r, "gate", "passed") || !is(r, "transport", transport) ||
+        !is(r, "device", device) || number(r, "ranks") != ranks ||
+        (r.contains("algorithm") && !is(r, "algorithm", "direct")) || is(r, "link", "modelled") ||
+        number(r, "p50_ms") < 0 || number(r, "bytes") < 0)
       continue;
-    points.push_back({r["bytes"].get<double>(), 1e-3 * r["p50_ms"].get<double>()});
+    points.push_back({number(r, "bytes"), 1e-3 * number(r, "p50_ms")});
   }
   return fit_link(points);
 }

@@ -22,10 +22,18 @@ OverlapRecorder::Moment OverlapRecorder::mark() {
 
 double OverlapRecorder::us(Moment m) const { return 1e3 * marks_[m]->elapsed_ms(*marks_.front()); }
 
-void OverlapRecorder::begin_step() {
+void OverlapRecorder::prepare_step() {
   ctx_.synchronize();
   (void)comm_.take_records(ctx_);
   comm_.start_recording();  // again: the clocks of host and device drift apart
+  clock_ = ctx_.backend().make_timing_event();
+  clock_ns_ = steady_ns(record_now(ctx_.backend(), *clock_, ctx_.compute()));
+  prepared_ = true;
+}
+
+void OverlapRecorder::begin_step() {
+  if (!prepared_) prepare_step();
+  prepared_ = false;
   ledger_ = {};
   gradients_.clear();
   started_.clear();
@@ -34,8 +42,7 @@ void OverlapRecorder::begin_step() {
   gathers_.clear();
   backward_begin_ = backward_end_ = sums_end_ = std::nullopt;
   used_ = 0;
-  const Moment first = mark();
-  begin_ns_ = steady_ns(record_now(ctx_.backend(), *marks_[first], ctx_.compute()));
+  mark();
 }
 
 void OverlapRecorder::on_gradient(const Param& p, int64_t bytes) {
@@ -85,7 +92,9 @@ void OverlapRecorder::tell_gathers(const std::map<uint64_t, CommRecord>& records
 
 OverlapLedger OverlapRecorder::end_step() {
   ctx_.synchronize();
-  ledger_.end = us_of_host(steady_ns());
+  const int64_t end = steady_ns();
+  begin_ns_ = clock_ns_ + static_cast<int64_t>(1e6 * marks_.front()->elapsed_ms(*clock_));
+  ledger_.end = us_of_host(end);
   ledger_.backward_begin = us(backward_begin_);
   ledger_.backward_end = us(backward_end_);
   ledger_.sums_end = us(sums_end_);
@@ -99,6 +108,7 @@ OverlapLedger OverlapRecorder::end_step() {
   std::size_t next = 0;
   std::map<uint64_t, CommRecord> by_sequence;
   for (CommRecord& r : comm_.take_records(ctx_)) {
+    if (r.ended < begin_ns_) continue;  // where all ranks met before the step
     LedgerEntry e;
     e.name = r.subject;
     e.collective = name_of(r.collective);

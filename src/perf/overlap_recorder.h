@@ -23,7 +23,10 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
   OverlapRecorder(const OverlapRecorder&) = delete;
   OverlapRecorder& operator=(const OverlapRecorder&) = delete;
 
-  void begin_step();
+  // Before a step: what is under way is waited for, and clocks are compared, which may take a while. Ranks
+  // that are to begin together do so after it.
+  void prepare_step();
+  void begin_step();         // prepares it where nobody has
   OverlapLedger end_step();  // waits for the device and for the calls under way
 
   const std::vector<GatherUse>& gathers() const { return gathers_; }  // of the last step, in order of use
@@ -50,7 +53,10 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
   Communicator& comm_;
   std::vector<std::unique_ptr<TimingEvent>> marks_;
   std::size_t used_ = 0;
-  int64_t begin_ns_ = 0;  // when the device passed the first mark, by the host's clock
+  std::unique_ptr<TimingEvent> clock_;  // passed by the device at clock_ns_ of the host's
+  int64_t clock_ns_ = 0;
+  bool prepared_ = false;
+  int64_t begin_ns_ = 0;  // when the device passed the first mark, by the host's clock; known when it has
 
   struct Gradient {
     ReadyGradient what;

@@ -121,7 +121,7 @@ TEST(CalcBucket, TheBestAndWhatOthersCost) {
   EXPECT_EQ(report.fastest(), nullptr);
   const std::string page = bucket_page(report, PageFormat::text);
   EXPECT_NE(page.find("best: 6.32 MB, 63.2 of them"), std::string::npos) << page;
-  EXPECT_NE(page.find("kiln bench ddp"), std::string::npos) << page;
+  EXPECT_NE(page.find("runs has no step of bench ddp"), std::string::npos) << page;
 }
 
 TEST(CalcBucket, StoredStepsStandBesideIt) {
@@ -163,45 +163,85 @@ TEST(CalcBucket, TakesTheCostFromStoredSums) {
   EXPECT_NEAR(report.best.bytes, 6.3246e6, 1e3);
 }
 
+// One row holds every bucket that is larger than all gradients; rows of an earlier run do not count.
+TEST(CalcBucket, LargeBucketsAreOneAndTheNewestRunCounts) {
+  BucketRequest q = bucket_request();
+  q.bucket_mb = {10, 500, 1000};
+  std::vector<json> rows = {ddp_row(10, 60), ddp_row(500, 450)};
+  EXPECT_EQ(calc_bucket(q, rows).rows.size(), 3u);
+  EXPECT_NEAR(*calc_bucket(q, rows).rows[2].achieved, 400e-3, 1e-9);
+  json other = ddp_row(500, 455);
+  other["batch"] = 64;
+  rows.push_back(other);
+  const BucketReport report = calc_bucket(q, rows);
+  EXPECT_FALSE(report.rows[1].achieved);
+  EXPECT_NEAR(*report.rows[2].achieved, 405e-3, 1e-9);
+  q.cost = SumCost{1e9, 0};
+  EXPECT_NE(bucket_page(calc_bucket(q, {}), PageFormat::text).find("the smaller the better"),
+            std::string::npos);
+  EXPECT_TRUE(json::parse(bucket_page(calc_bucket(q, {}), PageFormat::json))["best_n"].is_null());
+}
+
+// Where no device is named, it is that of the newest row that fits; rows of strange types fit nothing.
+TEST(CalcBucket, TheDeviceIsThatOfTheRows) {
+  BucketRequest q = bucket_request();
+  q.cost.reset();
+  std::vector<json> rows;
+  for (const double bytes : {1e4, 1e8}) {
+    rows.push_back(all_reduce_row("direct", 2, bytes, 1e3 * (100e-6 + bytes / 1e9)));
+    rows.back()["device"] = "cuda:0";
+  }
+  json skipped = all_reduce_row("direct", 2, 1e6, 1);
+  skipped["gate"] = "skipped";
+  rows.push_back(skipped);
+  json strange = skipped;
+  strange["ranks"] = "two";
+  rows.push_back(strange);
+  EXPECT_EQ(calc_bucket(q, rows).request.place.device, "cuda:0");
+  q.place.device = "cpu";
+  const std::string said = KILN_ERROR_OF(calc_bucket(q, rows));
+  EXPECT_NE(said.find("2 ranks on threads (cpu)"), std::string::npos) << said;
+}
+
 TEST(CalcSavings, FormulaMetaAndStoredPeaks) {
-  BenchZeroRequest r;
-  r.size = find_model_size("nano");
-  r.stages = {"0", "1", "3"};
-  r.ranks = {2, 4};
-  r.measure = false;
-  r.device = Device::parse("meta");
-  const BenchZeroReport planned = bench_zero(r, [](const std::string&) {});
-  const auto p = static_cast<double>(planned.parameters);
-  CalcPlace place;
-  const SavingsReport report = calc_savings(planned, place, {});
+  SavingsRequest q;
+  q.place.folder = "runs";
+  q.study.size = find_model_size("nano");
+  q.ranks = {2, 32};
+  const SavingsReport report = calc_savings(q, {});
+  const auto p = static_cast<double>(report.parameters);
   ASSERT_EQ(report.rows.size(), 6u);
   EXPECT_EQ(report.rows[0].theory.state(), 16 * p);
   EXPECT_EQ(report.rows[1].theory.state(), 8 * p + 8 * p / 2);
   EXPECT_EQ(report.rows[2].theory.state(), 8 * p);
-  EXPECT_EQ(report.rows[5].theory.state(), 4 * p);
-  EXPECT_NEAR(report.rows[5].predicted_state / (4 * p), 1, 0.02);
+  EXPECT_EQ(report.rows[5].theory.state(), p / 2);
+  EXPECT_NEAR(report.rows[2].predicted_state / (8 * p), 1, 0.02);
   EXPECT_GT(report.rows[5].predicted_peak, report.rows[5].predicted_state);
   EXPECT_FALSE(report.rows[5].achieved_state);
-  EXPECT_NE(savings_page(report, PageFormat::text).find("kiln bench zero --stage 0,1,3"), std::string::npos);
-  const std::vector<json> rows = {{{"command", "bench zero"},
-                                   {"gate", "passed"},
-                                   {"stage", "3"},
-                                   {"ranks", 4},
-                                   {"size", "nano"},
-                                   {"params", planned.parameters},
-                                   {"dtype", "fp32"},
-                                   {"ctx", 128},
-                                   {"batch", 4},
-                                   {"device", "cpu"},
-                                   {"transport", "threads"},
-                                   {"state_bytes", 1 << 20},
-                                   {"peak_bytes", 3 << 20}}};
-  const SavingsReport measured = calc_savings(planned, place, rows);
-  EXPECT_EQ(*measured.rows[5].achieved_state, 1 << 20);
-  EXPECT_FALSE(measured.rows[2].achieved_state);
+  const std::string text = savings_page(report, PageFormat::text);
+  EXPECT_NE(text.find("runs has no row of bench zero"), std::string::npos) << text;
+  std::vector<json> rows = {{{"command", "bench zero"},
+                             {"gate", "passed"},
+                             {"stage", "3"},
+                             {"ranks", 2},
+                             {"size", "nano"},
+                             {"params", report.parameters},
+                             {"dtype", "fp32"},
+                             {"ctx", 128},
+                             {"batch", 2},
+                             {"device", "cuda:0"},
+                             {"transport", "threads"},
+                             {"state_bytes", 1 << 20},
+                             {"peak_bytes", 3 << 20}}};
+  const SavingsReport measured = calc_savings(q, rows);
+  EXPECT_EQ(*measured.rows[2].achieved_state, 1 << 20);
+  EXPECT_FALSE(measured.rows[5].achieved_state);
+  EXPECT_EQ(measured.request.place.device, "cuda:0");
+  EXPECT_NE(measured.rows[2].predicted_peak, report.rows[2].predicted_peak);  // planned for that device
   const json page = json::parse(savings_page(measured, PageFormat::json));
-  EXPECT_EQ(page["rows"][5]["peak_bytes"], 3 << 20);
-  EXPECT_EQ(page["rows"][5]["saved"], 0.75);
+  EXPECT_EQ(page["rows"][2]["peak_bytes"], 3 << 20);
+  EXPECT_EQ(page["rows"][2]["saved"], 0.5);
+  EXPECT_EQ(page["device"], "cuda:0");
 }
 
 }  // namespace

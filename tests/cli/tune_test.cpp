@@ -118,22 +118,6 @@ TEST(Tuning, OnAnotherDeviceARunGoesOnAndSaysSo) {
   EXPECT_TRUE(tuning_of_run(run, true, "auto", kHere, lines.say()));  // and back again
 }
 
-TEST(Tuning, RanksOfOtherProcessesTakeWhatTheFirstHasTaken) {
-  const TempFolder folder;
-  Lines lines;
-  const RunFolder run(folder / "run");
-  EXPECT_FALSE(tuning_of_first_rank(folder / "run", kHere));
-  write_tune_file(folder / "tune-nvidia-h200.json", file_with("0a"));
-  ASSERT_TRUE(tuning_of_run(run, false, "auto", kHere, lines.say()));
-  const auto taken = tuning_of_first_rank(folder / "run", kHere);
-  ASSERT_TRUE(taken);
-  EXPECT_EQ(taken->choices.at(0).algorithm, "0a");
-  EXPECT_FALSE(tuning_of_first_rank(folder / "run", TunePlace{"NVIDIA A100", 130100}));
-  EXPECT_FALSE(tuning_of_first_rank(folder / "run", std::nullopt));
-  ASSERT_FALSE(tuning_of_run(run, false, "off", kHere, lines.say()));
-  EXPECT_FALSE(tuning_of_first_rank(folder / "run", kHere));
-}
-
 TEST(Tuning, StartingAfreshMovesTheChoicesAside) {
   const TempFolder folder;
   const RunFolder run(folder / "run");

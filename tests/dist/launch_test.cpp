@@ -94,6 +94,14 @@ TEST(Launch, AfterATimeOutTheSilentRankIsNamedToo) {
       explain_failure(ranks, {0, 0, 1}, 1).what(),
       "rank 0 (pid 20 on node7): [broadcast] rank 0 waited 3000 ms; not done: rank 1; silent: rank 2 (pid 22 "
       "on node7) after all_gather of 3 fp32 (w)");
+  // One that was stopped notes what the others did when it is woken to be ended.
+  ranks[2].state = RankState::failed;
+  ranks[2].error = "rank 0 gave up";
+  ranks[2].failed_at = 5'000'000'000;
+  EXPECT_NE(std::string(explain_failure(ranks, {0, 0, 1}, 1).what()).find("silent: rank 2"),
+            std::string::npos);
+  ranks[2].failed_at = 50'000'000;
+  EXPECT_EQ(std::string(explain_failure(ranks, {0, 0, 1}, 1).what()).find("silent"), std::string::npos);
 }
 
 TEST(Launch, WithoutANoteTheStatusIsTold) {

@@ -92,6 +92,7 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   std::vector<OverlapLedger> ledgers;
   std::vector<std::vector<GatherUse>> gathers;
   for (int i = 0; i < work.steps && all_go_on(ctx, comm, work.stop); ++i) {
+    comm.barrier(ctx, "a step has ended");
     recorder.prepare_step();
     comm.barrier(ctx, "a step begins");
     recorder.begin_step();

@@ -13,13 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <random>
 
 #include "base/on_exit.h"
 #include "dist/comm/mpi_process.h"
 #include "dist/launch_folder.h"
+#include "dist/rank_processes.h"
 #include "dist/ranks.h"
 
 namespace kiln {
@@ -112,7 +111,8 @@ class Chatter {
 
 class Launch {
  public:
-  Launch(const LaunchRequest& request, const std::string& mpirun) : r_(request), folder_(request.ranks) {
+  Launch(const LaunchRequest& request, const std::string& mpirun)
+      : r_(request), folder_(request.ranks), processes_(folder_, request.ranks) {
     std::vector<std::string> words = mpirun_words(request, mpirun, folder_.path());
     std::vector<char*> argv;
     argv.reserve(words.size() + 1);
@@ -137,7 +137,7 @@ class Launch {
 
   void run() {
     const int status = watch();
-    kill_leftovers();
+    processes_.signal(SIGKILL);  // what is left
     if (!gave_up_.empty())
       throw Error(gave_up_, "see what that rank is doing; --comm-timeout sets how long to wait");
     const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -145,7 +145,10 @@ class Launch {
     if (asked_to_stop_) throw Error("the ranks were ended by a signal before they were done");
     std::vector<BoardLine> lines;
     lines.reserve(static_cast<std::size_t>(r_.ranks));
-    for (int i = 0; i < r_.ranks; ++i) lines.push_back(folder_.board().read(i));
+    for (int i = 0; i < r_.ranks; ++i) {
+      lines.push_back(folder_.board().read(i));
+      lines.back().stopped = processes_.was_stopped(i);
+    }
     const MpirunVerdict verdict = read_verdict(chatter_.text());
     const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     const Error error = explain_failure(lines, verdict, number);
@@ -189,9 +192,13 @@ class Launch {
         });
       const pid_t ended = ::waitpid(child_, &status, WNOHANG);
       if (ended == child_) break;
-      if (!asked_to_stop_ && r_.stop && r_.stop()) pass_on(SIGTERM);
+      if (!asked_to_stop_ && r_.stop && r_.stop()) {
+        asked_to_stop_ = true;
+        processes_.signal(SIGTERM);
+      }
       if (Clock::now() - looked > std::chrono::milliseconds(200)) {
         looked = Clock::now();
+        processes_.look_for_stopped();
         if (gave_up_.empty()) look_for_missing(std::chrono::duration<double>(looked - begun).count());
         end_after_failure();
       }
@@ -207,14 +214,6 @@ class Launch {
     for (std::size_t i = 0; i < ranks_lines_.size(); ++i)
       ranks_lines_[i].last([&](const std::string& line) { tell(static_cast<int>(i), line); });
     return status;
-  }
-
-  void pass_on(int signal) {
-    asked_to_stop_ = true;
-    for (int i = 0; i < r_.ranks; ++i) {
-      const BoardLine line = folder_.board().read(i);
-      if (is_alive(line)) ::kill(line.pid, signal);
-    }
   }
 
   // MPI itself waits for its ranks without an end; one that starts and never meets the others is named here.
@@ -250,25 +249,11 @@ class Launch {
     if (now - std::chrono::nanoseconds(failed_at) > kPatience) ::kill(child_, SIGKILL);
   }
 
-  bool is_alive(const BoardLine& line) const {
-    if (line.pid <= 0 || ::kill(line.pid, 0) != 0) return false;
-    // The number may have been given to another process since: ours has our folder in its environment.
-    std::ifstream file(cat("/proc/", line.pid, "/environ"));
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    return text.find(folder_.path()) != std::string::npos;
-  }
-
-  void kill_leftovers() {
-    for (int i = 0; i < r_.ranks; ++i) {
-      const BoardLine line = folder_.board().read(i);
-      if (is_alive(line)) ::kill(line.pid, SIGKILL);
-    }
-  }
-
   static constexpr std::chrono::seconds kPatience{5};
 
   const LaunchRequest& r_;
   LaunchFolder folder_;
+  RankProcesses processes_;
   pid_t child_ = -1;
   int errors_ = -1;
   std::vector<LineReader> ranks_lines_;

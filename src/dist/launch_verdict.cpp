@@ -24,15 +24,14 @@ std::string where(const BoardLine& line) {
 
 // After a time-out: whoever has noted no failure of its own when all others have, with where it was. In the
 // middle of a collective a rank may wait for one that itself waits for the one to blame. One that was stopped
-// is woken to be ended, and notes only then what the others did.
-std::string silent_ranks(const std::vector<BoardLine>& ranks, const BoardLine& first) {
-  constexpr int64_t kWoken = 2'000'000'000;  // ns
+// notes something too, when it is woken to be ended.
+std::string silent_ranks(const std::vector<BoardLine>& ranks, const std::string& error) {
   std::string s;
-  if (first.error.find(" waited ") == std::string::npos) return s;
+  if (error.find(" waited ") == std::string::npos) return s;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
     const BoardLine& l = ranks[static_cast<std::size_t>(r)];
-    if (l.state != RankState::failed || l.failed_at - first.failed_at > kWoken)
-      s += cat(s.empty() ? "; silent: " : ", ", who(r, l), where(l));
+    if (l.state == RankState::failed && !l.stopped) continue;
+    s += cat(s.empty() ? "; silent: " : ", ", who(r, l), l.stopped ? ", stopped," : "", where(l));
   }
   return s;
 }
@@ -72,7 +71,7 @@ Error explain_failure(const std::vector<BoardLine>& ranks, const MpirunVerdict& 
   }
   if (first >= 0) {
     const BoardLine l = line_of(first);
-    return Error(cat(who(first, l), ": ", l.error, silent_ranks(ranks, l)), l.hint, l.kind);
+    return Error(cat(who(first, l), ": ", l.error, silent_ranks(ranks, l.error)), l.hint, l.kind);
   }
   if (verdict.rank >= 0)
     return Error(cat(who(verdict.rank, line_of(verdict.rank)), " ended with status ", verdict.exit_status,

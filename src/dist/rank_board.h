@@ -24,6 +24,7 @@ struct BoardLine {
   int64_t failed_at = 0;  // ns of the system's clock
   std::string error, hint;
   ErrorKind kind = ErrorKind::failed;
+  bool stopped = false;  // not on the board: the launcher has seen that it stands still
 };
 
 class RankBoard {

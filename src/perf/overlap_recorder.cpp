@@ -20,7 +20,9 @@ OverlapRecorder::Moment OverlapRecorder::mark() {
   return used_++;
 }
 
-double OverlapRecorder::us(Moment m) const { return 1e3 * marks_[m]->elapsed_ms(*marks_.front()); }
+double OverlapRecorder::us(Moment m) const {
+  return us_of_host(clock_ns_ + static_cast<int64_t>(1e6 * marks_[m]->elapsed_ms(*clock_)));
+}
 
 void OverlapRecorder::prepare_step() {
   ctx_.synchronize();
@@ -42,7 +44,7 @@ void OverlapRecorder::begin_step() {
   gathers_.clear();
   backward_begin_ = backward_end_ = sums_end_ = std::nullopt;
   used_ = 0;
-  mark();
+  begin_ns_ = steady_ns();
 }
 
 void OverlapRecorder::on_gradient(const Param& p, int64_t bytes) {
@@ -92,9 +94,7 @@ void OverlapRecorder::tell_gathers(const std::map<uint64_t, CommRecord>& records
 
 OverlapLedger OverlapRecorder::end_step() {
   ctx_.synchronize();
-  const int64_t end = steady_ns();
-  begin_ns_ = clock_ns_ + static_cast<int64_t>(1e6 * marks_.front()->elapsed_ms(*clock_));
-  ledger_.end = us_of_host(end);
+  ledger_.end = us_of_host(steady_ns());
   ledger_.backward_begin = us(backward_begin_);
   ledger_.backward_end = us(backward_end_);
   ledger_.sums_end = us(sums_end_);

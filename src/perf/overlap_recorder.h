@@ -24,7 +24,8 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
   OverlapRecorder& operator=(const OverlapRecorder&) = delete;
 
   // Before a step: what is under way is waited for, and clocks are compared, which may take a while. Ranks
-  // that are to begin together do so after it.
+  // that are to begin together do so after it, and those that share a device have all ended their last step
+  // before it: what another rank computes would delay the comparison by milliseconds.
   void prepare_step();
   void begin_step();         // prepares it where nobody has
   OverlapLedger end_step();  // waits for the device and for the calls under way
@@ -44,7 +45,7 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
  private:
   using Moment = std::size_t;  // a mark of this step, by its number: a later one is not earlier
   Moment mark();
-  double us(Moment m) const;  // from the first mark; the host waits until the device has passed it
+  double us(Moment m) const;  // from the beginning of the step; the host waits until the device has passed it
   double us(const std::optional<Moment>& m) const { return m ? us(*m) : 0; }
   double us_of_host(int64_t ns) const { return static_cast<double>(ns - begin_ns_) / 1e3; }
   void tell_gathers(const std::map<uint64_t, CommRecord>& records);
@@ -56,7 +57,7 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
   std::unique_ptr<TimingEvent> clock_;  // passed by the device at clock_ns_ of the host's
   int64_t clock_ns_ = 0;
   bool prepared_ = false;
-  int64_t begin_ns_ = 0;  // when the device passed the first mark, by the host's clock; known when it has
+  int64_t begin_ns_ = 0;  // of the step, by the host's clock
 
   struct Gradient {
     ReadyGradient what;

@@ -125,7 +125,7 @@ kill -STOP "$pid"
 wait $launcher
 status=$?
 expect_status 1 "rank 1 stopped"
-expect_line "^kiln: rank 0 \(pid [0-9]+ on .*\): \[.*\] rank 0 waited 2000 ms; (missing|not done): rank 1" err  # whether it is also told to be silent depends on who noticed first
+expect_line "^kiln: rank 0 \(pid [0-9]+ on .*\): \[.*\] rank 0 waited 2000 ms; (missing|not done): rank 1; silent: rank 1 \(pid $pid on .*\), stopped, (in|after|before) " err
 one_line_of_errors "rank 1 stopped"
 no_orphans "rank 1 stopped"
 

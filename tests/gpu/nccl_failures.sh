@@ -55,7 +55,7 @@ for each in KILL:ddp:bucketed STOP:fsdp STOP:zero1; do
   [[ $status == 1 ]] || fail "$signal of rank 1 with $strategy: status $status"
   case $signal in
     KILL) expected="^kiln: rank 1 \(pid $pid on .*\) was ended by signal 9 \(Killed\) in step [0-9]+ (in|after) .+$" ;;
-    STOP) expected="^kiln: rank 0 \(pid [0-9]+ on .*\): \[.+\] .* waited 5000 ms.*; (silent: rank 1 \(pid $pid on .*\) in step [0-9]+ (in|after) .+|missing: rank 1.*)$" ;;
+    STOP) expected="^kiln: rank 0 \(pid [0-9]+ on .*\): \[.+\] .* waited 5000 ms.*; (silent: rank 1 \(pid $pid on .*\), stopped, in step [0-9]+ (in|after) .+|missing: rank 1.*)$" ;;
   esac
   [[ $(wc -l <<<"$said") == 1 && $said =~ $expected ]] || fail "$signal of rank 1 with $strategy said '$said'"
   ((SECONDS - begun < 20)) || fail "$signal of rank 1 with $strategy was noticed after $((SECONDS - begun)) s"

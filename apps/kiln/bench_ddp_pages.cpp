@@ -35,14 +35,6 @@ double larger_us(const BenchDdpReport& report, const DdpRow& r) {
   return std::max(report.compute_us(), r.communication_alone);
 }
 
-// On a GPU the host does not wait with the device: what a step takes longer than compute alone is exposed.
-OverlapTotals totals(const BenchDdpReport& report, const DdpRow& r) {
-  OverlapTotals t = totals_of(r.run.ledger);
-  if (report.request.device.type == DeviceType::cuda)
-    t.exposed = t.waited = std::clamp(r.run.ledger.end - report.compute_us(), 0.0, t.communication);
-  return t;
-}
-
 std::string bound_of(const BenchDdpReport& report, const DdpRow& r) {
   return report.cost.latency_bound(static_cast<double>(report.gradient_bytes), static_cast<double>(r.calls))
              ? "latency"
@@ -54,7 +46,7 @@ TextTable main_table(const BenchDdpReport& report) {
                       "of step", "hidden", "exposed ms", "predicted ms", "compute ms", "comm alone ms",
                       "of larger", "floor ms"}};
   for (const DdpRow& r : report.rows) {
-    const OverlapTotals t = totals(report, r);
+    const OverlapTotals t = totals_of(r.run.ledger);
     table.push_back({r.form, bound_of(report, r), bucket_text(r), fmt::format("{}", r.calls),
                      ms_text(step_us(r)), digits(ms(r.run.timing.std)),
                      speedup(report, r) > 0 ? fmt::format("{:.2f}x", speedup(report, r)) : "-",
@@ -113,7 +105,7 @@ std::vector<const DdpRow*> shown_rows(const BenchDdpReport& report) {
 
 ordered_json row_json(const BenchDdpReport& report, const DdpRow& r) {
   const BenchDdpRequest& q = report.request;
-  const OverlapTotals t = totals(report, r);
+  const OverlapTotals t = totals_of(r.run.ledger);
   ordered_json row = {{"size", q.size.name},
                       {"form", r.form},
                       {"strategy", "ddp:" + r.form},

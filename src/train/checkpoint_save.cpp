@@ -30,6 +30,7 @@ ManifestFile save_moments(const std::string& folder, const CheckpointParts& part
   const std::vector<WeightSpec> weights = weight_specs(parts.model.config());
   std::vector<SafetensorsDeclaration> declared = moment_declarations(weights);
   std::vector<ManifestTensor> tensors;
+  tensors.reserve(declared.size());
   for (const SafetensorsDeclaration& t : declared) tensors.push_back({t.name, t.bytes(), 0});
   SafetensorsWriter writer((fs::path(folder) / kOptimizerFile).string(), std::move(declared));
   std::vector<float> piece;

@@ -60,7 +60,7 @@ BenchZeroReport bench_zero(const BenchZeroRequest& request,
 
 std::string zero_page(const BenchZeroReport& report, PageFormat format);
 std::vector<std::string> zero_result_lines(const BenchZeroReport& report);
-// memory-over-ranks and memory-against-communication.
+// memory-over-ranks, memory-against-communication, and overlap: measured steps of the most ranks as lanes.
 std::vector<NamedPicture> zero_pictures(const BenchZeroReport& report);
 
 }  // namespace kiln::cli

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
@@ -7,6 +8,7 @@
 #include "kiln/bench_zero.h"
 #include "kiln/study_tables.h"
 #include "report/line_chart.h"
+#include "report/overlap_pictures.h"
 
 namespace kiln::cli {
 namespace {
@@ -192,6 +194,20 @@ double sent_in(const ZeroRow& r, LineStyle style) {
   return bytes / 0x1p20;
 }
 
+// Of several ranks, as many as were measured.
+std::vector<NamedLedger> steps_of_most_ranks(const BenchZeroReport& report) {
+  int most = 1;
+  for (const ZeroRow& r : report.rows) {
+    if (r.measured) most = std::max(most, r.ranks);
+  }
+  std::vector<NamedLedger> steps;
+  for (const ZeroRow& r : report.rows) {
+    if (r.measured && most > 1 && r.ranks == most)
+      steps.push_back({fmt::format("stage {}, {} ranks", r.stage, r.ranks), r.measured->ledger});
+  }
+  return steps;
+}
+
 }  // namespace
 
 std::string zero_page(const BenchZeroReport& report, PageFormat format) {
@@ -245,8 +261,12 @@ std::vector<NamedPicture> zero_pictures(const BenchZeroReport& report) {
   against.lines = lines_of(report, [](const ZeroRow& r, LineStyle style) {
     return ChartPoint{sent_in(r, style), state_in(r, style)};
   });
-  return {{"memory-over-ranks", line_chart_svg(over_ranks)},
-          {"memory-against-communication", line_chart_svg(against)}};
+  std::vector<NamedPicture> pictures = {{"memory-over-ranks", line_chart_svg(over_ranks)},
+                                        {"memory-against-communication", line_chart_svg(against)}};
+  if (const std::vector<NamedLedger> steps = steps_of_most_ranks(report); !steps.empty())
+    pictures.push_back(
+        {"overlap", overlap_svg(steps, "One step of rank 0, stage by stage", caption(report))});
+  return pictures;
 }
 
 }  // namespace kiln::cli

@@ -278,7 +278,10 @@ TEST(BenchZero, TrafficTableCountsAsThePaperDoes) {
   EXPECT_EQ(page["rows"][1]["gate"], "predicted");
   EXPECT_EQ(page["rows"][0]["state_bytes"].get<double>(), 16 << 20);
   EXPECT_NEAR(page["rows"][1]["state_saved"].get<double>(), 0.25, 1e-9);
-  EXPECT_EQ(zero_pictures(r).size(), 2u);
+  const std::vector<NamedPicture> pictures = zero_pictures(r);
+  ASSERT_EQ(pictures.size(), 3u);  // the last: steps that were measured, as lanes
+  EXPECT_NE(pictures[2].svg.find("stage 0, 2 ranks"), std::string::npos);
+  EXPECT_EQ(pictures[2].svg.find("stage 1, 2 ranks"), std::string::npos);
 }
 
 TEST(BenchZero, MeasuredIsPredictedToTheByteAndNearTheory) {

@@ -99,6 +99,7 @@ BucketReport calc_bucket(const BucketRequest& request, StoredRows stored) {
   find_cost(report, stored);
   report.best = best_bucket(q.bytes, report.cost);
   std::vector<double> buckets;
+  buckets.reserve(q.bucket_mb.size() + 1);
   for (const double mb : q.bucket_mb) buckets.push_back(std::min(1e6 * mb, q.bytes));
   if (report.best.bytes > 0) buckets.push_back(report.best.bytes);
   std::sort(buckets.begin(), buckets.end());

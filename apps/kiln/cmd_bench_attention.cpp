@@ -136,7 +136,7 @@ constexpr const char* kAlso =
     "what memory each cell needs, and runs nothing.\n\nExample:\n  ";
 
 // `study` is `app` itself, or the last of several names.
-std::function<bool()> when_parsed(CLI::App* app, CLI::App* study, std::shared_ptr<Typed> t,
+std::function<bool()> when_parsed(CLI::App* app, CLI::App* study, const std::shared_ptr<Typed>& t,
                                   const CommonOptions& common, std::function<void()> run) {
   return [=, &common, run = std::move(run)] {
     if (app->parsed() && study->parsed() && t->sweep->asked()) {

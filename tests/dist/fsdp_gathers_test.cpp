@@ -164,7 +164,9 @@ TEST(Fsdp, ARankThatThrowsWhileOthersGatherEndsAllAndLeavesNothing) {
     Thrower(RankContext& c, int after) : ctx(c), left(c.rank() == 1 ? after : -1) { ctx.add_observer(this); }
     ~Thrower() override { ctx.remove_observer(this); }
     void on_op_end(RankContext&, const OpEvent&) override {
-      if (left >= 0 && left-- == 0) throw Error("rank 1 had enough");
+      if (left < 0) return;
+      --left;
+      if (left < 0) throw Error("rank 1 had enough");
     }
     RankContext& ctx;
     int left;

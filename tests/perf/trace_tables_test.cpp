@@ -202,8 +202,9 @@ Trace gpu_step(double gap_us, double host_us) {
     t.spans.push_back({TraceLane::gpu, KernelGroup::elementwise, "k", i, begin, begin + 90});
   }
   t.spans.push_back({TraceLane::copy, KernelGroup::copy, "memcpy", -1, 1000, 1500});  // of the next batch
-  std::stable_sort(t.spans.begin(), t.spans.end(),
-                   [](const TraceSpan& a, const TraceSpan& b) { return a.begin_us < b.begin_us; });
+  std::sort(t.spans.begin(), t.spans.end(), [](const TraceSpan& a, const TraceSpan& b) {
+    return std::pair(a.begin_us, a.end_us) < std::pair(b.begin_us, b.end_us);
+  });
   t.begin_us = 1000;
   t.end_us = 1000 + 10 * (90 + gap_us);
   return t;

@@ -79,10 +79,12 @@ void ZeroStrategy::start(Bucket& b) {
 
 void ZeroStrategy::settle(Bucket& b) {
   wait(b.handle);
-  int64_t at = 0;
-  for (const Param* p : b.params) {
-    if (!b.placed) put({own(params_->grads(), *p), b.added}, b.received.narrow(0, at, share(*p)));
-    at += share(*p);
+  if (!b.placed) {
+    int64_t at = 0;
+    for (const Param* p : b.params) {
+      put({own(params_->grads(), *p), b.added}, b.received.narrow(0, at, share(*p)));
+      at += share(*p);
+    }
   }
   b.added = stage_ == 2 && !tree_;  // the tree adds
   b.sent = b.received = {};

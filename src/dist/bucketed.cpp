@@ -65,6 +65,7 @@ void BucketedStrategy::end_micro_step() {
 
 void BucketedStrategy::open_micro_step() {
   next_ = settled_ = 0;
+  in_flight_ = 0;
   open_ = false;
   for (Bucket& b : buckets_) b.waiting = static_cast<int>(b.params.size());
   for (auto& [p, place] : places_) place.ready = false;
@@ -95,9 +96,10 @@ void BucketedStrategy::set_ready(Param& p, Bucket& b) {
 
 void BucketedStrategy::launch() {
   for (; next_ < buckets_.size() && buckets_[next_].waiting == 0; ++next_) {
-    while (next_ - settled_ >= static_cast<std::size_t>(options_.in_flight)) settle_next();
+    while (in_flight_ >= options_.in_flight) settle_next();
     if (observer_ != nullptr) observer_->on_start(buckets_[next_]);
     start(buckets_[next_]);
+    in_flight_ += buckets_[next_].counts;
   }
 }
 
@@ -114,6 +116,7 @@ void BucketedStrategy::settle_next() {
   Bucket& b = buckets_[settled_++];
   settle(b);
   b.handle = {};
+  in_flight_ -= b.counts;
 }
 
 void BucketedStrategy::wait(const CommHandle& handle) {

@@ -89,6 +89,7 @@ class BucketedStrategy : public Strategy {
   bool open_ = false;        // and not all have been
   std::size_t next_ = 0;     // the bucket to send next
   std::size_t settled_ = 0;  // buckets before it are done
+  int in_flight_ = 0;        // of those between the two, the ones that count
   int chunk_ = 0;            // the micro-step
 };
 

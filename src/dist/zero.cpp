@@ -65,13 +65,15 @@ void ZeroStrategy::start(Bucket& b) {
   const bool as_kept = wire == params_->grads().dtype();
   const bool in_order = b.params.size() == 1 || comm_.world() == 1;  // of ranks, in a bucket's own room
   if (as_kept) b.sent = stage_ == 1 ? all_parts(params_->grads(), b) : in_order ? b.grads : Tensor();
-  if (!b.sent.defined()) b.sent = by_rank(b, wire);
+  const bool as_it_lies = b.sent.defined();
+  if (!as_it_lies) b.sent = by_rank(b, wire);
   if (stage_ == 2) {
     for (Param* p : b.params) p->grad = {};
     b.grads = {};
   }
   if (as_kept && !b.added) b.received = own_part(params_->grads(), b);
   b.placed = b.received.defined();
+  b.counts = stage_ == 2 || !as_it_lies || !b.placed;  // else it holds nothing that waiting would give back
   if (!b.placed) b.received = ctx_.empty({b.elements / comm_.world()}, wire, Tag::comm);
   b.handle = comm_.reduce_scatter(ctx_, b.sent, b.received, b.name);
   volume_.reduce_scatter += b.sent.bytes().value;
@@ -96,11 +98,17 @@ std::vector<ParamSpan> ZeroStrategy::spans(const ParamStore& params) const {
 
 void ZeroStrategy::after_update() {
   std::size_t done = 0;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    while (i - done >= static_cast<std::size_t>(options_.in_flight)) finish_gather(buckets_[done++]);
-    start_gather(buckets_[i]);
+  int copied = 0;  // of those in flight
+  const auto finish_next = [&] {
+    copied -= !buckets_[done].placed;
+    finish_gather(buckets_[done++]);
+  };
+  for (Bucket& b : buckets_) {
+    while (copied >= options_.in_flight) finish_next();
+    start_gather(b);
+    copied += !b.placed;
   }
-  while (done < buckets_.size()) finish_gather(buckets_[done++]);
+  while (done < buckets_.size()) finish_next();
 }
 
 void ZeroStrategy::start_gather(Bucket& b) {

@@ -28,11 +28,13 @@ std::string_view name_of(Collective c) {
   return "?";
 }
 
+bool adds_up(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+
 Bytes ranked_scratch(const CommCall& call, int world) {
-  const bool sums = call.what == Collective::all_reduce || call.what == Collective::reduce_scatter ||
-                    call.what == Collective::reduce;
   const auto part = static_cast<std::size_t>((call.count + world - 1) / world);
-  return {sums ? part * size_of(call.dtype) * static_cast<std::size_t>(world - 1) : 0};
+  return {adds_up(call.what) ? part * size_of(call.dtype) * static_cast<std::size_t>(world - 1) : 0};
 }
 
 std::string CommCall::text() const {

@@ -24,6 +24,7 @@ enum class Collective : uint8_t {
 };
 
 std::string_view name_of(Collective c);
+bool adds_up(Collective c);  // its result is a sum over ranks
 
 struct CommCall {
   Collective what = Collective::barrier;

@@ -215,9 +215,7 @@ class NcclTransport final : public Transport {
   };
 
   bool sums_in_order(const CommCall& call) const {
-    return options_.sums == RankSums::ranked && world_ > 1 &&
-           (call.what == Collective::all_reduce || call.what == Collective::reduce_scatter ||
-            call.what == Collective::reduce);
+    return options_.sums == RankSums::ranked && world_ > 1 && adds_up(call.what);
   }
 
   void sum(const CommCall& call, Stream stream, const std::string& title) {

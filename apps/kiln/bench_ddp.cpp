@@ -91,7 +91,7 @@ void predict(BenchDdpReport& report) {
 
 void note_compute(BenchDdpReport& report, const RanksTiming& alone) {
   report.compute = alone.timing;
-  report.timeline = compute_of(alone.ledger);
+  report.timeline = alone.compute;
   report.gradient_bytes = 0;
   for (const ReadyGradient& g : report.timeline.gradients) report.gradient_bytes += g.bytes;
 }

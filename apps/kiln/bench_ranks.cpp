@@ -40,22 +40,51 @@ class BeforeUpdate final : public OpObserver {
   bool armed_ = false;
 };
 
-// Of every rank, step by step: the slowest.
-std::vector<double> slowest(RankContext& ctx, Communicator& comm, const std::vector<double>& mine) {
+// Of every rank its own, which are equally many.
+std::vector<std::vector<double>> of_all_ranks(RankContext& ctx, Communicator& comm,
+                                              const std::vector<double>& mine) {
   const auto n = static_cast<int64_t>(mine.size());
-  if (n == 0) return {};
+  if (n == 0 || ctx.device().is_meta()) return {mine};
   const Tensor own = ctx.empty({n}, DType::f64, Tag::comm);
   const Tensor all = ctx.empty({n * comm.world()}, DType::f64, Tag::comm);
   ctx.upload(own, mine.data());
   comm.all_gather(ctx, own, all, "times of the steps").wait(ctx);
-  std::vector<double> times(static_cast<std::size_t>(n * comm.world()));
-  ctx.download(times.data(), all);
-  std::vector<double> most(times.begin(), times.begin() + n);
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    double& m = most[i % static_cast<std::size_t>(n)];
-    m = std::max(m, times[i]);
+  std::vector<double> flat(static_cast<std::size_t>(n * comm.world()));
+  ctx.download(flat.data(), all);
+  std::vector<std::vector<double>> ranks;
+  for (auto begin = flat.begin(); begin != flat.end(); begin += n) ranks.emplace_back(begin, begin + n);
+  return ranks;
+}
+
+// Step by step.
+std::vector<double> slowest(const std::vector<std::vector<double>>& ranks) {
+  std::vector<double> most = ranks.front();
+  for (const std::vector<double>& times : ranks) {
+    for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], times[i]);
   }
   return most;
+}
+
+std::size_t step_of_median_length(const std::vector<double>& seconds) {
+  std::vector<std::size_t> order(seconds.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
+  return order[(order.size() - 1) / 2];
+}
+
+ComputeTimeline last_of_all_ranks(RankContext& ctx, Communicator& comm, const ComputeTimeline& mine) {
+  std::vector<double> moments = {mine.backward_begin, mine.backward_end, mine.end};
+  for (const ReadyGradient& g : mine.gradients) moments.push_back(g.ready);
+  std::vector<ComputeTimeline> ranks;
+  for (const std::vector<double>& m : of_all_ranks(ctx, comm, moments)) {
+    ComputeTimeline& r = ranks.emplace_back(mine);
+    r.backward_begin = m[0];
+    r.backward_end = m[1];
+    r.end = m[2];
+    for (std::size_t i = 0; i < r.gradients.size(); ++i) r.gradients[i].ready = m[3 + i];
+  }
+  return last_of(ranks);
 }
 
 // Every rank has to come to the same answer, or some would wait for others that are gone.
@@ -105,18 +134,16 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   if (made.observe_gathers) made.observe_gathers(nullptr);
   r.volume = made.strategy->volume();
   if (!ctx.device().is_meta()) r.loss = run.finish();
-  const std::vector<double> slow = ctx.device().is_meta() ? seconds : slowest(ctx, comm, seconds);
+  const std::vector<double> slow = slowest(of_all_ranks(ctx, comm, seconds));
+  const std::size_t middle = slow.empty() ? 0 : step_of_median_length(slow);
+  if (made.alone && !slow.empty()) r.compute = last_of_all_ranks(ctx, comm, compute_of(ledgers[middle]));
   if (comm.rank() != 0 && work.processes == nullptr) return;  // threads share the one result
   r.here = comm.rank() == 0;
   if (!slow.empty()) {
     r.timing = summarize(slow);
     r.timing.warmups = work.warmups;
-    std::vector<std::size_t> order(seconds.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
-    r.ledger = std::move(ledgers[order[(order.size() - 1) / 2]]);
-    r.gathers = std::move(gathers[order[(order.size() - 1) / 2]]);
+    r.ledger = std::move(ledgers[middle]);
+    r.gathers = std::move(gathers[middle]);
   }
   result = std::move(r);
 }
@@ -127,7 +154,9 @@ MakeRankStrategy compute_alone(DType wire) {
   return [wire](RankContext&, Communicator&) {
     auto alone = std::make_unique<ComputeAlone>(wire);
     ComputeAlone* const watched = alone.get();
-    return RankStrategy{std::move(alone), [watched](BucketObserver* o) { watched->observe(o); }};
+    RankStrategy made{std::move(alone), [watched](BucketObserver* o) { watched->observe(o); }};
+    made.alone = true;
+    return made;
   };
 }
 
@@ -229,8 +258,10 @@ void add_round(RanksTiming& all, RanksTiming round) {
   all.timing = summarize(std::move(samples));
   all.timing.warmups = warmups;
   const double middle = 1e6 * all.timing.p50;
-  if (std::abs(round.ledger.end - middle) < std::abs(all.ledger.end - middle))
+  if (std::abs(round.ledger.end - middle) < std::abs(all.ledger.end - middle)) {
     all.ledger = std::move(round.ledger);
+    all.compute = std::move(round.compute);
+  }
 }
 
 RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make) {

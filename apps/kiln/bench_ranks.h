@@ -23,6 +23,7 @@ struct RankStrategy {
   std::unique_ptr<Strategy> strategy;
   std::function<void(BucketObserver*)> observe = nullptr;
   std::function<void(GatherObserver*)> observe_gathers = nullptr;
+  bool alone = false;  // ranks share nothing, so their gradients are told at moments of their own
 };
 using MakeRankStrategy = std::function<RankStrategy(RankContext&, Communicator&)>;
 
@@ -41,6 +42,7 @@ struct RanksTiming {
   Timing timing;                   // of the slowest rank, step by step
   OverlapLedger ledger;            // of the first rank, in its step of median length
   std::vector<GatherUse> gathers;  // of the same step, where weights are gathered
+  ComputeTimeline compute;         // of the same step of ranks that share nothing: the last of them
   MemoryMoments memory;            // of the first rank
   CommVolume volume;               // of the last step
   double loss = 0;                 // of the last step

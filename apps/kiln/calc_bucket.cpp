@@ -77,6 +77,12 @@ std::optional<double> measured(const std::vector<json>& run, double bucket, doub
   return found;
 }
 
+// A step in less than its compute takes says how noisy the two are, and nothing of the buckets.
+std::string achieved(const BucketRow& r) {
+  if (!r.achieved) return "-";
+  return digits(ms(*r.achieved)) + (*r.achieved < 0 ? " (noise)" : "");
+}
+
 std::string megabytes(double bytes) { return digits(bytes / 1e6); }
 
 }  // namespace
@@ -149,9 +155,8 @@ std::string bucket_page(const BucketReport& report, PageFormat format) {
   }
   TextTable table = {{"bucket MB", "buckets", "achieved ms", "predicted ms", "floor ms"}};
   for (const BucketRow& r : report.rows)
-    table.push_back({megabytes(r.bucket) + (r.best ? " (best)" : ""), digits(r.n),
-                     r.achieved ? digits(ms(*r.achieved)) : "-", digits(ms(r.predicted)),
-                     digits(ms(report.best.overhead))});
+    table.push_back({megabytes(r.bucket) + (r.best ? " (best)" : ""), digits(r.n), achieved(r),
+                     digits(ms(r.predicted)), digits(ms(report.best.overhead))});
   if (format == PageFormat::csv) return written(table, 1, format);
   std::string text =
       remark(fmt::format("s = {} MB of gradients; a sum goes at w = {} GB/s and costs o = {} us a call, {}",

@@ -160,8 +160,10 @@ Subject add_bucket(CLI::App& app, const CommonOptions& common) {
     }
     if (!t->w.empty()) r.cost = read_cost(t->w, t->o);
     if (!t->link.empty()) r.link = LinkModel::parse(t->link, "--link");
-    r.bucket_mb = read_list<double>(
-        t->buckets, [](const std::string& w) { return parse_number<double>("--bucket-mb", w, 1e-6, 1e9); });
+    r.bucket_mb = read_list<double>(t->buckets, [](const std::string& w) {
+      return w == "auto" ? 0 : parse_number<double>("--bucket-mb", w, 1e-6, 1e9);
+    });
+    std::erase(r.bucket_mb, 0);  // auto is the best one, which is always there
     std::fputs(bucket_page(calc_bucket(r, stored_in(common.out)), format).c_str(), stdout);
     return true;
   };

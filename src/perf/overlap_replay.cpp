@@ -61,6 +61,20 @@ ComputeTimeline compute_of(const OverlapLedger& ledger) {
   return c;
 }
 
+ComputeTimeline last_of(std::span<const ComputeTimeline> ranks) {
+  if (ranks.empty()) throw Error("no rank has a timeline");
+  ComputeTimeline last = ranks.front();
+  for (const ComputeTimeline& r : ranks.subspan(1)) {
+    if (r.gradients.size() != last.gradients.size()) throw Error("ranks have different gradients");
+    last.backward_begin = std::max(last.backward_begin, r.backward_begin);
+    last.backward_end = std::max(last.backward_end, r.backward_end);
+    last.end = std::max(last.end, r.end);
+    for (std::size_t i = 0; i < last.gradients.size(); ++i)
+      last.gradients[i].ready = std::max(last.gradients[i].ready, r.gradients[i].ready);
+  }
+  return last;
+}
+
 CallSeconds seconds_on(const LinkModel& link, int ranks, CommAlgorithm algorithm) {
   return [=](std::string_view collective, int64_t bytes) {
     CommCall call;

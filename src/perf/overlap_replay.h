@@ -26,6 +26,11 @@ struct ComputeTimeline {
 // of the communicator took from the compute beside it stays in.
 ComputeTimeline compute_of(const OverlapLedger& ledger);
 
+// When the last of several ranks had come so far, in everything: a sum begins then, and a step has ended
+// then. All have the same gradients, in the same order. Ranks that share a GPU take turns on it: the first of
+// two was done with xl25's step after 67 ms, the second after 80.
+ComputeTimeline last_of(std::span<const ComputeTimeline> ranks);
+
 // Seconds of a collective to which this rank brings so many bytes.
 using CallSeconds = std::function<double(std::string_view collective, int64_t bytes)>;
 CallSeconds seconds_on(const LinkModel& link, int ranks, CommAlgorithm algorithm = CommAlgorithm::direct);

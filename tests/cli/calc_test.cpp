@@ -150,6 +150,13 @@ TEST(CalcBucket, StoredStepsStandBesideIt) {
     EXPECT_EQ(r.achieved.has_value(), std::abs(r.bucket - 10e6) < 1) << r.bucket;
 }
 
+TEST(CalcBucket, AStepShorterThanItsComputeIsNoise) {
+  const std::vector<json> rows = {ddp_row(1, 95), ddp_row(10, 49.5)};
+  const std::string page = bucket_page(calc_bucket(bucket_request(), rows), PageFormat::csv);
+  EXPECT_NE(page.find("-0.5 (noise)"), std::string::npos) << page;
+  EXPECT_NE(page.find(",45.0,"), std::string::npos) << page;
+}
+
 TEST(CalcBucket, TakesTheCostFromStoredSums) {
   BucketRequest q = bucket_request();
   q.cost.reset();

@@ -101,6 +101,26 @@ TEST(Overlap, AFullQueueHoldsBackwardUp) {
   EXPECT_NEAR(back.gradients[2].ready, 300, 1e-6);
 }
 
+// A second rank whose first gradient comes at 190 and whose update ends at 400. The first sum begins when
+// both have come, and the step has ended when both have.
+TEST(Overlap, TheLastRankDecides) {
+  ComputeTimeline late = by_hand();
+  late.backward_begin = 90;
+  late.gradients[0].ready = 190;
+  late.end = 400;
+  const std::vector<ComputeTimeline> ranks = {by_hand(), late};
+  const ComputeTimeline last = last_of(ranks);
+  EXPECT_EQ(last.backward_begin, 100);
+  EXPECT_EQ(last.gradients[0].ready, 190);
+  EXPECT_EQ(last.gradients[1].ready, 200);
+  const OverlapLedger l = replay(last, DdpStrategy::overlap(), seconds_on(kLink, 2));
+  expect_spans(l, {{190, 220}, {220, 260}, {300, 330}});
+  EXPECT_NEAR(l.end, 430, 1e-6);
+  late.gradients.pop_back();
+  const std::vector<ComputeTimeline> unlike = {by_hand(), late};
+  EXPECT_THROW(last_of(unlike), Error);
+}
+
 TEST(Overlap, OtherCallsAreStoodStillFor) {
   ComputeTimeline c = by_hand();
   LedgerEntry norm;

@@ -46,7 +46,7 @@ struct BenchDdpReport {
   int threads = 1;
   BenchDdpRequest request;
   Timing compute;            // of a step without communication, the slowest rank
-  ComputeTimeline timeline;  // of it, on the first rank
+  ComputeTimeline timeline;  // of it: the last rank, moment by moment
   int64_t gradient_bytes = 0;
   SumCost cost;
   std::string cost_from;  // in words

@@ -204,7 +204,7 @@ std::string ddp_page(const BenchDdpReport& report, PageFormat format) {
   for (const DdpRow* shown : shown_rows(report)) {
     const DdpRow& r = *shown;
     const std::string name = r.form == "bucketed" ? fmt::format("bucketed, {:.4g} MB", r.bucket_mb) : r.form;
-    text += heading(fmt::format("{}: ledger of the step of median length, rank 0", name), format) +
+    text += heading(fmt::format("{}: rank 0's ledger of the step of median length", name), format) +
             written(ledger_table(r.run.ledger), 2, format);
     if (const std::vector<WhatIf> all = what_ifs_of(report, r); !all.empty())
       text += heading(fmt::format("{}: what if", name), format) +

@@ -11,6 +11,7 @@
 #include "dist/comm/local_transport.h"
 #include "dist/comm/reduce_ranks.h"
 #include "dist/fsdp.h"
+#include "dist/rank_words.h"
 #include "kiln/bench_check.h"
 #include "kiln/bench_place.h"
 #include "perf/overlap_recorder.h"
@@ -40,23 +41,7 @@ class BeforeUpdate final : public OpObserver {
   bool armed_ = false;
 };
 
-// Of every rank its own, which are equally many.
-std::vector<std::vector<double>> of_all_ranks(RankContext& ctx, Communicator& comm,
-                                              const std::vector<double>& mine) {
-  const auto n = static_cast<int64_t>(mine.size());
-  if (n == 0 || ctx.device().is_meta()) return {mine};
-  const Tensor own = ctx.empty({n}, DType::f64, Tag::comm);
-  const Tensor all = ctx.empty({n * comm.world()}, DType::f64, Tag::comm);
-  ctx.upload(own, mine.data());
-  comm.all_gather(ctx, own, all, "times of the steps").wait(ctx);
-  std::vector<double> flat(static_cast<std::size_t>(n * comm.world()));
-  ctx.download(flat.data(), all);
-  std::vector<std::vector<double>> ranks;
-  for (auto begin = flat.begin(); begin != flat.end(); begin += n) ranks.emplace_back(begin, begin + n);
-  return ranks;
-}
-
-// Step by step.
+// Step by step, of every rank.
 std::vector<double> slowest(const std::vector<std::vector<double>>& ranks) {
   std::vector<double> most = ranks.front();
   for (const std::vector<double>& times : ranks) {
@@ -77,7 +62,7 @@ ComputeTimeline last_of_all_ranks(RankContext& ctx, Communicator& comm, const Co
   std::vector<double> moments = {mine.backward_begin, mine.backward_end, mine.end};
   for (const ReadyGradient& g : mine.gradients) moments.push_back(g.ready);
   std::vector<ComputeTimeline> ranks;
-  for (const std::vector<double>& m : of_all_ranks(ctx, comm, moments)) {
+  for (const std::vector<double>& m : numbers_of_ranks(ctx, comm, moments, "moments of a step")) {
     ComputeTimeline& r = ranks.emplace_back(mine);
     r.backward_begin = m[0];
     r.backward_end = m[1];
@@ -133,15 +118,19 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   if (made.observe) made.observe(nullptr);
   if (made.observe_gathers) made.observe_gathers(nullptr);
   r.volume = made.strategy->volume();
-  if (!ctx.device().is_meta()) r.loss = run.finish();
-  const std::vector<double> slow = slowest(of_all_ranks(ctx, comm, seconds));
+  const bool meta = ctx.device().is_meta();
+  if (!meta) r.loss = run.finish();
+  const std::vector<double> slow =
+      meta ? seconds : slowest(numbers_of_ranks(ctx, comm, seconds, "times of the steps"));
   const std::size_t middle = slow.empty() ? 0 : step_of_median_length(slow);
-  if (made.alone && !slow.empty()) r.compute = last_of_all_ranks(ctx, comm, compute_of(ledgers[middle]));
+  if (made.alone && !meta && !slow.empty())
+    r.compute = last_of_all_ranks(ctx, comm, compute_of(ledgers[middle]));
   if (comm.rank() != 0 && work.processes == nullptr) return;  // threads share the one result
   r.here = comm.rank() == 0;
   if (!slow.empty()) {
     r.timing = summarize(slow);
     r.timing.warmups = work.warmups;
+    r.ledger_seconds = slow[middle];
     r.ledger = std::move(ledgers[middle]);
     r.gathers = std::move(gathers[middle]);
   }
@@ -257,9 +246,11 @@ void add_round(RanksTiming& all, RanksTiming round) {
   const int warmups = all.timing.warmups;
   all.timing = summarize(std::move(samples));
   all.timing.warmups = warmups;
-  const double middle = 1e6 * all.timing.p50;
-  if (std::abs(round.ledger.end - middle) < std::abs(all.ledger.end - middle)) {
+  const auto from_median = [&](const RanksTiming& r) { return std::abs(r.ledger_seconds - all.timing.p50); };
+  if (from_median(round) < from_median(all)) {
+    all.ledger_seconds = round.ledger_seconds;
     all.ledger = std::move(round.ledger);
+    all.gathers = std::move(round.gathers);
     all.compute = std::move(round.compute);
   }
 }

@@ -23,7 +23,7 @@ struct RankStrategy {
   std::unique_ptr<Strategy> strategy;
   std::function<void(BucketObserver*)> observe = nullptr;
   std::function<void(GatherObserver*)> observe_gathers = nullptr;
-  bool alone = false;  // ranks share nothing, so their gradients are told at moments of their own
+  bool alone = false;  // ranks share nothing: `compute` is made of the timelines of all
 };
 using MakeRankStrategy = std::function<RankStrategy(RankContext&, Communicator&)>;
 
@@ -40,7 +40,8 @@ struct MemoryMoments {
 struct RanksTiming {
   bool here = false;               // in the process of the first rank, which tells
   Timing timing;                   // of the slowest rank, step by step
-  OverlapLedger ledger;            // of the first rank, in its step of median length
+  OverlapLedger ledger;            // of the first rank, in the step whose slowest rank took the median
+  double ledger_seconds = 0;       // of that step, the slowest rank
   std::vector<GatherUse> gathers;  // of the same step, where weights are gathered
   ComputeTimeline compute;         // of the same step of ranks that share nothing: the last of them
   MemoryMoments memory;            // of the first rank

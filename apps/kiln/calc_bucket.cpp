@@ -77,7 +77,7 @@ std::optional<double> measured(const std::vector<json>& run, double bucket, doub
   return found;
 }
 
-// A step in less than its compute takes says how noisy the two are, and nothing of the buckets.
+// A step in less than its compute takes: nothing but its place among the rows means something.
 std::string achieved(const BucketRow& r) {
   if (!r.achieved) return "-";
   return digits(ms(*r.achieved)) + (*r.achieved < 0 ? " (noise)" : "");
@@ -108,6 +108,9 @@ BucketReport calc_bucket(const BucketRequest& request, StoredRows stored) {
   buckets.reserve(q.bucket_mb.size() + 1);
   for (const double mb : q.bucket_mb) buckets.push_back(std::min(1e6 * mb, q.bytes));
   if (report.best.bytes > 0) buckets.push_back(report.best.bytes);
+  if (buckets.empty())
+    throw Error("a call costs nothing, so there is no best bucket", "name some: --bucket-mb 1,10,100",
+                ErrorKind::usage);
   std::sort(buckets.begin(), buckets.end());
   buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
   const std::vector<json> run = newest_run(q, stored);

@@ -129,7 +129,9 @@ Subject add_bucket(CLI::App& app, const CommonOptions& common) {
   subject->add_option("--link", t->link, "Instead of both: latency=10us,bandwidth=20GB/s of a ring's links")
       ->type_name("MODEL");
   subject->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
-  subject->add_option("--bucket-mb", t->buckets, "To compare with the best (default 1,10,100,1000)")
+  subject
+      ->add_option("--bucket-mb", t->buckets,
+                   "To compare with the best, which is auto (default 1,10,100,1000)")
       ->type_name("X,...");
   add_place(*subject, t->transport, t->format);
   return [=, &common] {
@@ -163,7 +165,7 @@ Subject add_bucket(CLI::App& app, const CommonOptions& common) {
     r.bucket_mb = read_list<double>(t->buckets, [](const std::string& w) {
       return w == "auto" ? 0 : parse_number<double>("--bucket-mb", w, 1e-6, 1e9);
     });
-    std::erase(r.bucket_mb, 0);  // auto is the best one, which is always there
+    std::erase(r.bucket_mb, 0);  // the best one is there anyway
     std::fputs(bucket_page(calc_bucket(r, stored_in(common.out)), format).c_str(), stdout);
     return true;
   };

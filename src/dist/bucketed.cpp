@@ -99,7 +99,7 @@ void BucketedStrategy::launch() {
     while (in_flight_ >= options_.in_flight) settle_next();
     if (observer_ != nullptr) observer_->on_start(buckets_[next_]);
     start(buckets_[next_]);
-    in_flight_ += buckets_[next_].counts;
+    in_flight_ += buckets_[next_].limited;
   }
 }
 
@@ -116,7 +116,7 @@ void BucketedStrategy::settle_next() {
   Bucket& b = buckets_[settled_++];
   settle(b);
   b.handle = {};
-  in_flight_ -= b.counts;
+  in_flight_ -= b.limited;
 }
 
 void BucketedStrategy::wait(const CommHandle& handle) {

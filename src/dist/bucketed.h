@@ -21,7 +21,7 @@ struct BucketOptions {
   DType wire = DType::f32;        // bf16: fp32 gradients are rounded to it for the way, and summed in fp32
   bool as_ready = true;           // beside backward; else after it
   bool every_micro_step = false;  // else on the last one only
-  int in_flight = 2;              // buckets; bounds the memory of their copies
+  int in_flight = 2;              // limited buckets; bounds the memory of their copies
   int chunks = 0;                 // above 0: micro-steps of a step, summed as grad_tree.h says
 
   static constexpr double kAll = std::numeric_limits<double>::infinity();
@@ -89,7 +89,7 @@ class BucketedStrategy : public Strategy {
   bool open_ = false;        // and not all have been
   std::size_t next_ = 0;     // the bucket to send next
   std::size_t settled_ = 0;  // buckets before it are done
-  int in_flight_ = 0;        // of those between the two, the ones that count
+  int in_flight_ = 0;        // limited ones between the two
   int chunk_ = 0;            // the micro-step
 };
 

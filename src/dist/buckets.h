@@ -34,7 +34,7 @@ struct Bucket {
   Tensor grads;           // where backward writes, for strategies that keep no arena
   Tensor sent, received;  // while in flight
   bool placed = false;    // it is received where it belongs
-  bool counts = true;     // against the limit of buckets in flight
+  bool limited = true;    // it counts against the limit of buckets in flight
   CommHandle handle;
   bool added = false;  // an earlier micro-step's sum is there already
 };

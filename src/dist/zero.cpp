@@ -73,7 +73,7 @@ void ZeroStrategy::start(Bucket& b) {
   }
   if (as_kept && !b.added) b.received = own_part(params_->grads(), b);
   b.placed = b.received.defined();
-  b.counts = stage_ == 2 || !as_it_lies || !b.placed;  // else it holds nothing that waiting would give back
+  b.limited = stage_ == 2 || !as_it_lies;  // else it holds nothing that waiting would give back
   if (!b.placed) b.received = ctx_.empty({b.elements / comm_.world()}, wire, Tag::comm);
   b.handle = comm_.reduce_scatter(ctx_, b.sent, b.received, b.name);
   volume_.reduce_scatter += b.sent.bytes().value;

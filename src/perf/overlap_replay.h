@@ -27,8 +27,8 @@ struct ComputeTimeline {
 ComputeTimeline compute_of(const OverlapLedger& ledger);
 
 // When the last of several ranks had come so far, in everything: a sum begins then, and a step has ended
-// then. All have the same gradients, in the same order. Ranks that share a GPU take turns on it: the first of
-// two was done with xl25's step after 67 ms, the second after 80.
+// then. All have the same gradients, in the same order. Ranks that share a GPU take turns on it: of two on an
+// H200 the first was done with xl25's step (bf16, two sequences each) after 67 ms, the second after 80.
 ComputeTimeline last_of(std::span<const ComputeTimeline> ranks);
 
 // Seconds of a collective to which this rank brings so many bytes.

@@ -2,6 +2,7 @@
 // runs as small as they get.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -144,6 +145,10 @@ TEST(BenchDdp, RunsEveryForm) {
   EXPECT_EQ(r.rows[1].calls, 1u);
   EXPECT_EQ(r.rows[0].calls, r.rows[2].calls);
   EXPECT_GT(r.rows[0].calls, r.rows[3].calls);
+  // Predictions begin with a step that ran, of its slowest rank.
+  const std::vector<double>& alone = r.compute.samples;
+  EXPECT_NE(std::find(alone.begin(), alone.end(), r.timeline.end / 1e6), alone.end());
+  for (const DdpRow& row : r.rows) EXPECT_GT(row.predicted.end, r.timeline.end) << row.form;
 }
 
 TEST(BenchDdp, RefusesInOneLine) {

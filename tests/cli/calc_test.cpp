@@ -157,6 +157,16 @@ TEST(CalcBucket, AStepShorterThanItsComputeIsNoise) {
   EXPECT_NE(page.find(",45.0,"), std::string::npos) << page;
 }
 
+TEST(CalcBucket, WithoutABestOneSomeMustBeNamed) {
+  BucketRequest q = bucket_request();
+  q.cost = SumCost{1e9, 0};
+  EXPECT_EQ(calc_bucket(q, {}).rows.size(), 4u);
+  q.bucket_mb.clear();  // as of --bucket-mb auto
+  EXPECT_NE(KILN_ERROR_OF(calc_bucket(q, {})).find("no best bucket"), std::string::npos);
+  q.cost = SumCost{1e9, 100e-6};
+  EXPECT_EQ(calc_bucket(q, {}).rows.size(), 1u);
+}
+
 TEST(CalcBucket, TakesTheCostFromStoredSums) {
   BucketRequest q = bucket_request();
   q.cost.reset();

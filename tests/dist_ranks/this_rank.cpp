@@ -28,7 +28,7 @@ std::unique_ptr<Transport> transport_of(RankContext& ctx, std::unique_ptr<NcclRe
 
 }  // namespace
 
-RankRig::RankRig(Device device, MpiOptions options, bool nccl)
+RankRig::RankRig(Device device, const MpiOptions& options, bool nccl)
     : ctx(options_on(device)), ranks(ctx, transport_of(ctx, meeting, options, nccl), options.comm) {}
 
 }  // namespace kiln

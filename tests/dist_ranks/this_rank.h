@@ -35,7 +35,8 @@ class FailuresOnly : public testing::EmptyTestEventListener {
 
 // A context and a communicator of this process.
 struct RankRig {
-  explicit RankRig(Device device = Device::cpu(), MpiOptions options = default_options(), bool nccl = false);
+  explicit RankRig(Device device = Device::cpu(), const MpiOptions& options = default_options(),
+                   bool nccl = false);
   static MpiOptions default_options() {
     MpiOptions o;
     o.comm.timeout = std::chrono::seconds(30);

@@ -32,7 +32,7 @@ struct Record final : RunListener {
 };
 
 struct Bench {
-  explicit Bench(RunOptions o, bool validate = true)
+  explicit Bench(const RunOptions& o, bool validate = true)
       : trainer(TinyRun()),
         tokens(ruled_tokens(trainer.ctx.pool(), 600, static_cast<int32_t>(trainer.run.model.vocab))),
         loader(tokens, {.batch = trainer.run.step.batch,

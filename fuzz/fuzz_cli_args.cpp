@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "kiln/command_line.h"
-#include "kiln/one_line.h"
+#include "base/one_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::string> args;

@@ -10,8 +10,8 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "train/manifest.h"
-#include "train/train_state.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/train_state.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "report/metrics_log.h"
+#include "rows/metrics_log.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const kiln::KeptMetrics kept = kiln::keep_metrics({reinterpret_cast<const char*>(data), size}, 1000);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "dist/ranks.h"
+#include "dist/launch/ranks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::map<std::string, std::string> variables;

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "dist/comm/tcp_store.h"
+#include "dist/comm/rendezvous/tcp_store.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "device/tune_file.h"
+#include "tune/tune_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/study_tables.h"
-#include "report/ablation_tables.h"
+#include "studies/ablation/ablation_tables.h"
 #include "report/result_table.h"
 
 namespace kiln::cli {

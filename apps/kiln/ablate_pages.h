@@ -1,8 +1,8 @@
 // The forms in which `kiln ablate` shows a report.
 #pragma once
 
-#include "kiln/ablate.h"
-#include "report/text_table.h"
+#include "studies/ablation/ablation.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

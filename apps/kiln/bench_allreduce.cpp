@@ -12,11 +12,11 @@
 #include "base/child_process.h"
 #include "base/error.h"
 #include "device/cpu/host_limits.h"
-#include "dist/launch.h"
-#include "kiln/bench_format.h"
-#include "kiln/bench_place.h"
-#include "perf/all_reduce_timing.h"
-#include "report/result_log.h"
+#include "dist/launch/launch.h"
+#include "studies/format.h"
+#include "studies/place.h"
+#include "perf/comm/all_reduce_timing.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "dist/ranks.h"
-#include "perf/link_fit.h"
-#include "report/text_table.h"
+#include "dist/launch/ranks.h"
+#include "perf/comm/link_fit.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

@@ -5,8 +5,8 @@
 #include "base/build_info.h"
 #include "kiln/bench_allreduce.h"
 #include "kiln/bench_charts.h"
-#include "kiln/bench_format.h"
-#include "report/line_chart.h"
+#include "studies/format.h"
+#include "report/charts/line_chart.h"
 #include "report/result_table.h"
 
 namespace kiln::cli {

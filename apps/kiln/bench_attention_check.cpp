@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/attention/attention.h"
-#include "ops/attention/few_rows.h"
+#include "ops/attention/row_choice.h"
 
 namespace kiln::cli {
 

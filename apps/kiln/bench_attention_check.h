@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "kiln/bench_attention_cells.h"
+#include "studies/attention/cells.h"
 #include "kiln/bench_check.h"
 
 namespace kiln::cli {

@@ -2,7 +2,7 @@
 
 #include "base/build_info.h"
 #include "kiln/bench_attention_pages.h"
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/study_tables.h"
 
 namespace kiln::cli {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kiln/bench_options.h"
-#include "kiln/parse_number.h"
+#include "base/parse_number.h"
 
 namespace kiln::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kiln/bench_attention_cells.h"
+#include "studies/attention/cells.h"
 
 namespace kiln::cli {
 

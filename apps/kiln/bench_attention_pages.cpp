@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/study_tables.h"
 
 namespace kiln::cli {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/svg_parts.h"
+#include "report/charts/svg_parts.h"
 
 namespace kiln::cli {
 

@@ -1,8 +1,8 @@
 // Is a variant right: its results beside those of the op's definition, before anybody times it.
 #pragma once
 
-#include "kiln/bench_op.h"
-#include "op_cases/run_case.h"
+#include "studies/op/op.h"
+#include "ops/cases/run_case.h"
 #include "ops/op_list.h"
 
 namespace kiln::cli {

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
-#include "kiln/bench_ddp.h"
-#include "kiln/bench_format.h"
+#include "studies/ranks/ddp.h"
+#include "studies/format.h"
 #include "kiln/study_tables.h"
-#include "report/overlap_tables.h"
+#include "studies/ranks/overlap_tables.h"
 
 namespace kiln::cli {
 namespace {

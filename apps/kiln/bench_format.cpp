@@ -1,4 +1,4 @@
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/build_info.h"
-#include "perf/statistics.h"
-#include "report/result_log.h"
+#include "perf/timing/statistics.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 

@@ -1,4 +1,4 @@
-#include "kiln/bench_fsdp.h"
+#include "studies/ranks/fsdp.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "kiln/bench_check.h"
-#include "kiln/bench_format.h"
-#include "kiln/bench_place.h"
+#include "studies/format.h"
+#include "studies/place.h"
 #include "kiln/study_tables.h"
 #include "train/presets.h"
 

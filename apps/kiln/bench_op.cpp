@@ -1,4 +1,4 @@
-#include "kiln/bench_op.h"
+#include "studies/op/op.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,12 @@
 
 #include "autograd/tape.h"
 #include "device/cpu/host_limits.h"
-#include "kiln/bench_ceilings.h"
+#include "studies/ceilings.h"
 #include "kiln/bench_check.h"
-#include "kiln/bench_clock.h"
-#include "kiln/bench_place.h"
+#include "studies/op/pass_clock.h"
+#include "studies/place.h"
 #include "ops/select.h"
-#include "perf/cost_sum.h"
+#include "perf/model/cost_sum.h"
 
 namespace kiln::cli {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "kiln/one_line.h"
-#include "kiln/parse_number.h"
-#include "report/result_log.h"
+#include "base/one_line.h"
+#include "base/parse_number.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 

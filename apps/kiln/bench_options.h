@@ -8,7 +8,7 @@
 
 #include "base/dtype.h"
 #include "model/size_registry.h"
-#include "report/text_table.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

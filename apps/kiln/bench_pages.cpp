@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/study_tables.h"
-#include "report/result_log.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

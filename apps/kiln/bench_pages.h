@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kiln/bench_op.h"
-#include "report/text_table.h"
+#include "studies/op/op.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

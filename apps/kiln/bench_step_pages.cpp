@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
-#include "kiln/bench_step_split_pages.h"
+#include "studies/format.h"
+#include "studies/step/split_render.h"
 #include "kiln/study_tables.h"
-#include "perf/statistics.h"
-#include "report/result_log.h"
+#include "perf/timing/statistics.h"
+#include "rows/result_log.h"
 #include "train/memory_prediction.h"
 
 namespace kiln::cli {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kiln/bench_step.h"
-#include "report/text_table.h"
+#include "studies/step/step.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

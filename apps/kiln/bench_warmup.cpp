@@ -1,12 +1,12 @@
-#include "kiln/bench_warmup.h"
+#include "studies/warmup/warmup.h"
 
 #include <fmt/format.h>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
-#include "kiln/bench_place.h"
+#include "studies/format.h"
+#include "studies/place.h"
 #include "kiln/study_tables.h"
-#include "kiln/tuned.h"
+#include "train/run/tuned.h"
 #include "report/result_table.h"
 
 namespace kiln::cli {

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
-#include "kiln/bench_zero.h"
+#include "studies/format.h"
+#include "studies/ranks/zero.h"
 #include "kiln/study_tables.h"
-#include "report/line_chart.h"
-#include "report/overlap_pictures.h"
+#include "report/charts/line_chart.h"
+#include "studies/ranks/overlap_charts.h"
 
 namespace kiln::cli {
 namespace {

@@ -1,7 +1,7 @@
 // Which stored rows a calculator compares itself with.
 #pragma once
 
-#include "kiln/calc.h"
+#include "studies/calc/calc.h"
 #include "report/result_table.h"
 
 namespace kiln::cli {

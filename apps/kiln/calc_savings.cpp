@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kiln/bench_format.h"
-#include "kiln/bench_zero.h"
-#include "kiln/calc.h"
+#include "studies/format.h"
+#include "studies/ranks/zero.h"
+#include "studies/calc/calc.h"
 #include "kiln/calc_rows.h"
 #include "kiln/study_tables.h"
 #include "train/memory_prediction.h"

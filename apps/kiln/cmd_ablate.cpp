@@ -8,14 +8,14 @@
 
 #include "base/error.h"
 #include "device/gpu_info.h"
-#include "kiln/ablate.h"
+#include "studies/ablation/ablation.h"
 #include "kiln/ablate_pages.h"
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/stop_on_signals.h"
-#include "report/result_log.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "kiln/console/stop_on_signals.h"
+#include "rows/result_log.h"
 #include "report/result_table.h"
 
 namespace kiln::cli {

@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "device/gpu_info.h"
-#include "kiln/bench_op.h"
+#include "studies/op/op.h"
 #include "kiln/bench_options.h"
 #include "kiln/bench_pages.h"
-#include "kiln/bench_sweep.h"
+#include "kiln/sweep_options.h"
 #include "kiln/cmd.h"
 #include "kiln/cmd_bench_allreduce.h"
 #include "kiln/cmd_bench_attention.h"
@@ -22,9 +22,9 @@
 #include "kiln/cmd_bench_step.h"
 #include "kiln/cmd_bench_warmup.h"
 #include "kiln/cmd_bench_zero.h"
-#include "kiln/require_gpu.h"
-#include "kiln/stop_on_signals.h"
-#include "report/result_log.h"
+#include "device/require_gpu.h"
+#include "kiln/console/stop_on_signals.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

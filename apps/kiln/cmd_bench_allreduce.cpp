@@ -12,12 +12,12 @@
 #include "base/units.h"
 #include "kiln/bench_allreduce.h"
 #include "kiln/bench_charts.h"
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_sweep.h"
-#include "kiln/parse_number.h"
-#include "kiln/stop_on_signals.h"
-#include "report/result_log.h"
+#include "kiln/sweep_options.h"
+#include "base/parse_number.h"
+#include "kiln/console/stop_on_signals.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

@@ -9,17 +9,17 @@
 
 #include "base/error.h"
 #include "device/gpu_info.h"
-#include "kiln/bench_attention.h"
+#include "studies/attention/attention.h"
 #include "kiln/bench_attention_options.h"
 #include "kiln/bench_attention_pages.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_sweep.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/stop_on_signals.h"
-#include "kiln/tuned.h"
+#include "kiln/sweep_options.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "kiln/console/stop_on_signals.h"
+#include "train/run/tuned.h"
 #include "ops/op_list.h"
-#include "report/result_log.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "device/gpu_info.h"
 #include "kiln/bench_options.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
 
 namespace kiln::cli {
 

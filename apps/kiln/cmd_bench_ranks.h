@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kiln/bench_ranks.h"
+#include "studies/ranks/rank_steps.h"
 #include "kiln/cmd.h"
 
 namespace CLI {

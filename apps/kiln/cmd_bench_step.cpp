@@ -12,15 +12,15 @@
 #include "device/gpu_info.h"
 #include "kiln/bench_charts.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_step.h"
+#include "studies/step/step.h"
 #include "kiln/bench_step_pages.h"
-#include "kiln/bench_sweep.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/stop_on_signals.h"
+#include "kiln/sweep_options.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "kiln/console/stop_on_signals.h"
 #include "kiln/study_tables.h"
-#include "kiln/tuned.h"
-#include "report/result_log.h"
+#include "train/run/tuned.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

@@ -10,13 +10,13 @@
 #include "base/error.h"
 #include "device/gpu_info.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_step.h"
-#include "kiln/bench_sweep.h"
-#include "kiln/bench_warmup.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/tuned.h"
-#include "report/result_log.h"
+#include "studies/step/step.h"
+#include "kiln/sweep_options.h"
+#include "studies/warmup/warmup.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "train/run/tuned.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

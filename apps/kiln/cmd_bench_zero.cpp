@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "kiln/bench_charts.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_sweep.h"
-#include "kiln/bench_zero.h"
+#include "kiln/sweep_options.h"
+#include "studies/ranks/zero.h"
 #include "kiln/cmd_bench_ranks.h"
-#include "kiln/parse_number.h"
-#include "kiln/stop_on_signals.h"
-#include "report/result_log.h"
+#include "base/parse_number.h"
+#include "kiln/console/stop_on_signals.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

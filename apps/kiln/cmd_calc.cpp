@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "kiln/bench_options.h"
-#include "kiln/calc.h"
+#include "studies/calc/calc.h"
 #include "kiln/cmd.h"
 #include "kiln/cmd_bench_ranks.h"
-#include "kiln/parse_number.h"
-#include "report/result_log.h"
+#include "base/parse_number.h"
+#include "rows/result_log.h"
 #include "train/memory_prediction.h"
 
 namespace kiln::cli {

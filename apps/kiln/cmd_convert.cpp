@@ -13,8 +13,8 @@
 #include "base/nearest_name.h"
 #include "base/units.h"
 #include "kiln/cmd.h"
-#include "kiln/convert.h"
-#include "kiln/progress.h"
+#include "train/run/convert.h"
+#include "kiln/console/progress.h"
 
 namespace kiln::cli {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/build_info.h"
 #include "kiln/cmd.h"
-#include "kiln/doctor_collectives.h"
-#include "kiln/doctor_facts.h"
-#include "kiln/require_gpu.h"
+#include "studies/doctor/collectives.h"
+#include "studies/doctor/facts.h"
+#include "device/require_gpu.h"
 
 namespace kiln::cli {
 namespace {

@@ -12,10 +12,10 @@
 #include "data/token_folder.h"
 #include "data/training_text.h"
 #include "kiln/cmd.h"
-#include "kiln/load_model.h"
-#include "kiln/parse_number.h"
-#include "kiln/progress.h"
-#include "train/evaluate.h"
+#include "train/run/load_model.h"
+#include "base/parse_number.h"
+#include "kiln/console/progress.h"
+#include "train/run/evaluate.h"
 
 namespace kiln::cli {
 namespace {

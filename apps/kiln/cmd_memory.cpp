@@ -13,9 +13,9 @@
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
 #include "kiln/memory_pages.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "report/result_log.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

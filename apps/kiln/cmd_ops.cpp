@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "device/gpu_info.h"
 #include "kiln/cmd.h"
-#include "kiln/ops_pages.h"
-#include "kiln/require_gpu.h"
+#include "studies/op/ops_render.h"
+#include "device/require_gpu.h"
 #include "ops/op_list.h"
 #include "ops/select.h"
 

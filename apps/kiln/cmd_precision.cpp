@@ -11,9 +11,9 @@
 #include "device/gpu_info.h"
 #include "dist/comm/reduce_ranks.h"
 #include "kiln/cmd.h"
-#include "kiln/parse_number.h"
+#include "base/parse_number.h"
 #include "kiln/precision_pages.h"
-#include "kiln/require_gpu.h"
+#include "device/require_gpu.h"
 
 namespace kiln::cli {
 namespace {

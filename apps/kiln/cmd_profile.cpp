@@ -9,11 +9,11 @@
 #include "device/gpu_info.h"
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
-#include "kiln/parse_number.h"
+#include "base/parse_number.h"
 #include "kiln/profile_pages.h"
-#include "kiln/require_gpu.h"
-#include "kiln/tuned.h"
-#include "report/result_log.h"
+#include "device/require_gpu.h"
+#include "train/run/tuned.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/cmd.h"
-#include "report/report_page.h"
-#include "report/result_log.h"
+#include "studies/report/report_page.h"
+#include "rows/result_log.h"
 
 namespace kiln::cli {
 namespace {

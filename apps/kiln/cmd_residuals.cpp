@@ -10,8 +10,8 @@
 #include "kiln/bench_check.h"
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
 #include "kiln/residuals_pages.h"
 
 namespace kiln::cli {

@@ -10,13 +10,13 @@
 
 #include "base/child_process.h"
 #include "base/error.h"
-#include "dist/launch.h"
-#include "dist/ranks.h"
+#include "dist/launch/launch.h"
+#include "dist/launch/ranks.h"
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
 #include "kiln/command_line.h"
-#include "kiln/parse_number.h"
-#include "kiln/stop_on_signals.h"
+#include "base/parse_number.h"
+#include "kiln/console/stop_on_signals.h"
 
 namespace kiln::cli {
 namespace {

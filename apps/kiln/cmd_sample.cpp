@@ -8,9 +8,9 @@
 
 #include "base/units.h"
 #include "kiln/cmd.h"
-#include "kiln/parse_number.h"
-#include "kiln/progress.h"
-#include "kiln/sample.h"
+#include "base/parse_number.h"
+#include "kiln/console/progress.h"
+#include "train/run/sample.h"
 
 namespace kiln::cli {
 namespace {

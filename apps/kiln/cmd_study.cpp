@@ -14,13 +14,13 @@
 #include "base/error.h"
 #include "device/gpu_info.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_place.h"
+#include "studies/place.h"
 #include "kiln/cmd.h"
-#include "kiln/one_line.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/stop_on_signals.h"
-#include "kiln/study_pages.h"
+#include "base/one_line.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "kiln/console/stop_on_signals.h"
+#include "studies/course/render.h"
 
 namespace kiln::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/units.h"
 #include "data/bpe_model.h"
 #include "kiln/cmd.h"
-#include "kiln/parse_number.h"
-#include "kiln/progress.h"
-#include "kiln/tokenize.h"
+#include "base/parse_number.h"
+#include "kiln/console/progress.h"
+#include "data/tokenize.h"
 
 namespace kiln::cli {
 namespace {

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "kiln/cmd.h"
-#include "kiln/model_folder.h"
-#include "kiln/one_line.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/stop_on_signals.h"
-#include "kiln/train.h"
-#include "kiln/train_ranks.h"
-#include "kiln/train_view.h"
+#include "train/run/model_folder.h"
+#include "base/one_line.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "kiln/console/stop_on_signals.h"
+#include "train/run/train.h"
+#include "train/run/train_ranks.h"
+#include "kiln/console/train_view.h"
 
 namespace kiln::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "kiln/bench_options.h"
 #include "kiln/cmd.h"
 #include "kiln/cmd_tune_attention.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/tune.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "studies/tune/tune.h"
 
 namespace kiln::cli {
 namespace {

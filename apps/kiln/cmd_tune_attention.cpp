@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 #include "device/gpu_info.h"
-#include "kiln/bench_attention.h"
+#include "studies/attention/attention.h"
 #include "kiln/bench_attention_options.h"
 #include "kiln/bench_options.h"
-#include "kiln/parse_number.h"
-#include "kiln/require_gpu.h"
-#include "kiln/tune_attention.h"
+#include "base/parse_number.h"
+#include "device/require_gpu.h"
+#include "studies/tune/tune_attention.h"
 
 namespace kiln::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "kiln/doctor_collectives.h"
+#include "studies/doctor/collectives.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "dist/collectives_check.h"
-#include "dist/ranks.h"
-#include "kiln/parse_number.h"
-#include "report/text_table.h"
+#include "dist/launch/collectives_check.h"
+#include "dist/launch/ranks.h"
+#include "base/parse_number.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 namespace {

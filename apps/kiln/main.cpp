@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "kiln/command_line.h"
-#include "kiln/one_line.h"
+#include "base/one_line.h"
 #include "kiln/rank_process.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kiln/memory_run.h"
-#include "report/svg_parts.h"
+#include "studies/memory/memory.h"
+#include "report/charts/svg_parts.h"
 
 namespace kiln::cli {
 

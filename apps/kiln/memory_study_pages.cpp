@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/memory_pages.h"
-#include "report/line_chart.h"
+#include "report/charts/line_chart.h"
 
 namespace kiln::cli {
 namespace {

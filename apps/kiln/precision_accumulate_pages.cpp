@@ -3,9 +3,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/precision_pages.h"
-#include "perf/float_format.h"
+#include "studies/precision/float_format.h"
 
 namespace kiln::cli {
 namespace {

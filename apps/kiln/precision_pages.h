@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "perf/accumulate_study.h"
-#include "perf/accumulation_study.h"
-#include "perf/layer_norm_study.h"
-#include "perf/toy_model_study.h"
+#include "studies/precision/running_sum_study.h"
+#include "studies/precision/grad_accumulation_study.h"
+#include "studies/precision/layer_norm_study.h"
+#include "studies/precision/toy_model_study.h"
 
 namespace kiln::cli {
 

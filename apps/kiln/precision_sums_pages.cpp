@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/precision_pages.h"
 
 namespace kiln::cli {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/precision_pages.h"
 
 namespace kiln::cli {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kiln/bench_format.h"
-#include "kiln/profile.h"
+#include "studies/format.h"
+#include "studies/profile/profile.h"
 
 namespace kiln::cli {
 

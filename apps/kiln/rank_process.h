@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "dist/rank_board.h"
+#include "dist/launch/rank_status_page.h"
 
 namespace kiln::cli {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 
 namespace kiln::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kiln/residuals.h"
+#include "studies/residuals/residuals.h"
 
 namespace kiln::cli {
 

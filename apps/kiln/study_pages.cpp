@@ -1,12 +1,12 @@
-#include "kiln/study_pages.h"
+#include "studies/course/render.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
-#include "report/text_table.h"
+#include "studies/format.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 namespace {

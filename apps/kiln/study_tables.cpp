@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "report/op_studies.h"
+#include "studies/op/op_studies.h"
 #include "report/step_studies.h"
-#include "report/variance_table.h"
-#include "report/warmup_tables.h"
+#include "studies/sweep/variance_table.h"
+#include "studies/warmup/warmup_tables.h"
 
 namespace kiln::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "report/text_table.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/build_info.h"
-#include "kiln/bench_format.h"
+#include "studies/format.h"
 #include "kiln/study_tables.h"
 #include "report/result_table.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "kiln/sweep.h"
-#include "report/text_table.h"
+#include "studies/sweep/sweep.h"
+#include "report/tables/text_table.h"
 
 namespace kiln::cli {
 

@@ -1,5 +1,5 @@
-#include "kiln/train.h"
-#include "kiln/auto_bucket.h"
+#include "train/run/train.h"
+#include "train/run/auto_bucket.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,14 +10,14 @@
 #include "base/mapped_file.h"
 #include "device/device_room.h"
 #include "device/gpu_info.h"
-#include "dist/parallel_rank.h"
-#include "kiln/run_keeper.h"
+#include "dist/launch/parallel_rank.h"
+#include "train/run/run_recorder.h"
 #include "kiln/train_options.h"
-#include "kiln/train_ranks.h"
-#include "kiln/tuned.h"
+#include "train/run/train_ranks.h"
+#include "train/run/tuned.h"
 #include "model/hf_folder.h"
-#include "perf/ceilings.h"
-#include "perf/device_ceilings.h"
+#include "perf/timing/ceilings.h"
+#include "perf/timing/device_ceilings.h"
 #include "train/presets.h"
 
 namespace kiln::cli {

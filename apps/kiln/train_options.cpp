@@ -7,7 +7,7 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "dist/grad_tree.h"
+#include "dist/strategy/grad_tree.h"
 #include "kiln/bench_options.h"
 #include "model/hf_config.h"
 #include "model/partition.h"

@@ -1,8 +1,8 @@
 // What the words and numbers of a TrainRequest mean.
 #pragma once
 
-#include "dist/strategies.h"
-#include "kiln/train.h"
+#include "dist/strategy/strategies.h"
+#include "train/run/train.h"
 
 namespace kiln::cli {
 

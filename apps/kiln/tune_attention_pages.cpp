@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kiln/bench_format.h"
-#include "kiln/tune_attention.h"
+#include "studies/format.h"
+#include "studies/tune/tune_attention.h"
 
 namespace kiln::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "kiln/tune.h"
+#include "studies/tune/tune.h"
 
 namespace kiln::cli {
 namespace {

@@ -21,11 +21,11 @@
 #include "agreement.h"
 #include "autograd/tape.h"
 #include "device/cpu/isa.h"
-#include "op_cases/bench_case.h"
-#include "op_cases/run_case.h"
+#include "ops/cases/bench_case.h"
+#include "ops/cases/run_case.h"
 #include "peers.h"
-#include "perf/ceilings.h"
-#include "perf/timing.h"
+#include "perf/timing/ceilings.h"
+#include "perf/timing/timing.h"
 
 namespace kiln {
 namespace {

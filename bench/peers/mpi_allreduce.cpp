@@ -10,7 +10,7 @@
 
 #include "dist/comm/communicator.h"
 #include "dist/comm/mpi_process.h"
-#include "perf/timing.h"
+#include "perf/timing/timing.h"
 
 namespace {
 

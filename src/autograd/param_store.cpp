@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/draw_weights.h"
+#include "autograd/init_weights.h"
 
 namespace kiln {
 

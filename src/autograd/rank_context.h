@@ -14,7 +14,7 @@
 #include "base/thread_pool.h"
 #include "base/variant_choice.h"
 #include "device/allocator.h"
-#include "device/attention_choice.h"
+#include "tune/attention_choice.h"
 #include "device/backend.h"
 #include "tensor/tensor.h"
 

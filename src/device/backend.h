@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/matmul_choice.h"
+#include "tune/matmul_choice.h"
 
 namespace kiln {
 

@@ -1,7 +1,7 @@
-#include "dist/parallel_rank.h"
+#include "dist/launch/parallel_rank.h"
 
 #include "dist/comm/local_transport.h"
-#include "dist/mesh_strategy.h"
+#include "dist/strategy/mesh_strategy.h"
 
 namespace kiln {
 namespace {

@@ -1,6 +1,6 @@
 #include "model/weight_source.h"
 
-#include "autograd/draw_weights.h"
+#include "autograd/init_weights.h"
 #include "model/llama.h"
 
 namespace kiln {

@@ -12,7 +12,7 @@
 #include "ops/batched_matmul/batched_matmul.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
-#include "ops/draw_weights/draw_weights.h"
+#include "ops/init_weights/init_weights.h"
 #include "ops/elementwise/binary.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/unary.h"

@@ -1,4 +1,4 @@
-#include "report/ablation_tables.h"
+#include "studies/ablation/ablation_tables.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
-#include "report/grouped_bars.h"
+#include "report/charts/grouped_bars.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "report/svg_parts.h"
+#include "report/charts/svg_parts.h"
 #include "report/svg_text.h"
 
 namespace kiln {

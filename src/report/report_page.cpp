@@ -1,15 +1,15 @@
-#include "report/report_page.h"
+#include "studies/report/report_page.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
-#include "report/ablation_charts.h"
-#include "report/ablation_tables.h"
+#include "studies/ablation/ablation_charts.h"
+#include "studies/ablation/ablation_tables.h"
 #include "report/result_table.h"
 #include "report/step_studies.h"
-#include "report/stored_rows.h"
+#include "studies/report/stored_rows.h"
 
 namespace kiln {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "perf/fit.h"
-#include "perf/statistics.h"
-#include "report/text_table.h"
+#include "perf/model/fit.h"
+#include "perf/timing/statistics.h"
+#include "report/tables/text_table.h"
 
 namespace kiln {
 

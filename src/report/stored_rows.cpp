@@ -1,4 +1,4 @@
-#include "report/stored_rows.h"
+#include "studies/report/stored_rows.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 // another.
 #pragma once
 
-#include "dist/strategy.h"
+#include "dist/strategy/strategy.h"
 
 namespace kiln {
 

@@ -5,9 +5,9 @@
 #include "autograd/tape.h"
 #include "base/error.h"
 #include "dist/comm/local_transport.h"
-#include "dist/parallel_rank.h"
+#include "dist/launch/parallel_rank.h"
 #include "model/weight_source.h"
-#include "train/evaluate.h"
+#include "train/run/evaluate.h"
 
 namespace kiln {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "autograd/param_store.h"
 #include "device/allocator.h"
-#include "dist/strategies.h"
+#include "dist/strategy/strategies.h"
 #include "model/config.h"
 #include "train/step.h"
 

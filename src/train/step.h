@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "dist/strategy.h"
+#include "dist/strategy/strategy.h"
 #include "model/llama.h"
 #include "optim/adamw_optimizer.h"
 #include "train/canonical_scalars.h"

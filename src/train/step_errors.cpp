@@ -4,7 +4,7 @@
 
 #include "autograd/tape.h"
 #include "base/on_exit.h"
-#include "perf/non_finite.h"
+#include "train/non_finite.h"
 #include "train/step.h"
 
 namespace kiln {

@@ -1,5 +1,5 @@
 // `kiln ablate` on a model of nothing, and `kiln report` on what it stored.
-#include "kiln/ablate.h"
+#include "studies/ablation/ablation.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "kiln/ablate_pages.h"
-#include "kiln/bench_step.h"
+#include "studies/step/step.h"
 #include "kiln/command_line.h"
-#include "report/ablation_tables.h"
-#include "report/result_log.h"
+#include "studies/ablation/ablation_tables.h"
+#include "rows/result_log.h"
 #include "support/has.h"
 #include "support/said.h"
 #include "support/temp_folder.h"

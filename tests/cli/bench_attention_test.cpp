@@ -1,4 +1,4 @@
-#include "kiln/bench_attention.h"
+#include "studies/attention/attention.h"
 
 #include <gtest/gtest.h>
 

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "dist/ddp.h"
-#include "kiln/auto_bucket.h"
-#include "kiln/bench_ddp.h"
-#include "kiln/bench_fsdp.h"
-#include "kiln/bench_zero.h"
+#include "dist/strategy/ddp.h"
+#include "train/run/auto_bucket.h"
+#include "studies/ranks/ddp.h"
+#include "studies/ranks/fsdp.h"
+#include "studies/ranks/zero.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {

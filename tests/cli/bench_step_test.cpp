@@ -1,4 +1,4 @@
-#include "kiln/bench_step.h"
+#include "studies/step/step.h"
 
 #include <gtest/gtest.h>
 

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/error.h"
-#include "kiln/bench_ceilings.h"
-#include "kiln/bench_op.h"
+#include "studies/ceilings.h"
+#include "studies/op/op.h"
 #include "kiln/bench_pages.h"
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "support/gpu.h"
 
 namespace kiln::cli {

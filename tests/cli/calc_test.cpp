@@ -1,5 +1,5 @@
 // kiln calc: figures that can be checked by hand, and stored rows beside them.
-#include "kiln/calc.h"
+#include "studies/calc/calc.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kiln/one_line.h"
+#include "base/one_line.h"
 
 namespace kiln::cli {
 namespace {

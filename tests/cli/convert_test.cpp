@@ -1,4 +1,4 @@
-#include "kiln/convert.h"
+#include "train/run/convert.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kiln/doctor_facts.h"
+#include "studies/doctor/facts.h"
 
 namespace kiln::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kiln/ops_pages.h"
-#include "kiln/require_gpu.h"
+#include "studies/op/ops_render.h"
+#include "device/require_gpu.h"
 #include "ops/op_list.h"
 
 namespace kiln::cli {

@@ -1,5 +1,5 @@
 // `kiln profile`: the questions of a profile and their answers, all counted from traces.
-#include "kiln/profile.h"
+#include "studies/profile/profile.h"
 
 #include <gtest/gtest.h>
 

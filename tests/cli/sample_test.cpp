@@ -1,5 +1,5 @@
 // kiln sample and kiln eval on a folder made for the test: a fresh byte-level model with its tokenizer.
-#include "kiln/sample.h"
+#include "train/run/sample.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include "data/byte_tokenizer.h"
 #include "data/load_tokenizer.h"
 #include "kiln/command_line.h"
-#include "kiln/convert.h"
-#include "kiln/model_folder.h"
+#include "train/run/convert.h"
+#include "train/run/model_folder.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "kiln/command_line.h"
-#include "kiln/study_pages.h"
-#include "report/result_log.h"
+#include "studies/course/render.h"
+#include "rows/result_log.h"
 #include "support/has.h"
 #include "support/temp_folder.h"
 

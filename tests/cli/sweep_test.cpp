@@ -1,13 +1,13 @@
-#include "kiln/sweep.h"
+#include "studies/sweep/sweep.h"
 
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
-#include "kiln/bench_sweep.h"
+#include "kiln/sweep_options.h"
 #include "kiln/sweep_pages.h"
-#include "report/result_log.h"
+#include "rows/result_log.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {

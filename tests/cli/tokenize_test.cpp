@@ -1,4 +1,4 @@
-#include "kiln/tokenize.h"
+#include "data/tokenize.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "kiln/train.h"
+#include "train/run/train.h"
 #include "support/temp_folder.h"
 #include "support/train_record.h"
 

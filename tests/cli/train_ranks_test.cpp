@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "kiln/train.h"
+#include "train/run/train.h"
 #include "support/temp_folder.h"
 #include "support/train_record.h"
 

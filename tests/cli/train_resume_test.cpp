@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "kiln/train.h"
+#include "train/run/train.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {

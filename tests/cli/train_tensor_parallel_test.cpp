@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kiln/train.h"
+#include "train/run/train.h"
 #include "support/temp_folder.h"
 #include "support/train_record.h"
 

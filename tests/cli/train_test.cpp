@@ -1,4 +1,4 @@
-#include "kiln/train.h"
+#include "train/run/train.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "kiln/tokenize.h"
-#include "kiln/train_view.h"
+#include "data/tokenize.h"
+#include "kiln/console/train_view.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {

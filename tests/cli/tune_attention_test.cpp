@@ -1,6 +1,6 @@
 // `kiln tune attention` without a GPU: what it lists on meta, which tiles it would choose from given times,
 // and that tiles with a wrong result are never among them. On a GPU: that the file says what was measured.
-#include "kiln/tune_attention.h"
+#include "studies/tune/tune_attention.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "kiln/tuned.h"
+#include "train/run/tuned.h"
 #include "support/gpu.h"
 #include "support/temp_folder.h"
 

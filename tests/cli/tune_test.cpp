@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kiln/tune.h"
-#include "kiln/tuned.h"
+#include "studies/tune/tune.h"
+#include "train/run/tuned.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/ddp.h"
-#include "dist/zero.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/ddp.h"
+#include "dist/strategy/zero.h"
 #include "ops/linear/linear.h"
 
 namespace kiln {

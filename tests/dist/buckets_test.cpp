@@ -1,5 +1,5 @@
 // Which gradients travel together, and who updates what: pure functions of sizes.
-#include "dist/buckets.h"
+#include "dist/strategy/buckets.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <vector>
 
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "support/watched_backend.h"
 
 namespace kiln {

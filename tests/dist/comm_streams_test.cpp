@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "support/watched_backend.h"
 
 namespace kiln {

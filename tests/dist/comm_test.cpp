@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dist/comm/reduce_ranks.h"
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "support/comm_values.h"
 #include "support/gpu.h"
 #include "support/shuffled_ranks.h"

@@ -1,11 +1,11 @@
 // DDP on the toy models, in all its forms: two ranks with weights of their own take rank 0's, and train to
 // what a single process has.
-#include "dist/ddp.h"
+#include "dist/strategy/ddp.h"
 
 #include <gtest/gtest.h>
 
-#include "dist/comm/thread_group.h"
-#include "dist/strategies.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/strategies.h"
 #include "optim/sgd_optimizer.h"
 #include "support/shaken.h"
 #include "support/toy_model.h"

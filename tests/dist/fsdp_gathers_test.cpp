@@ -1,6 +1,6 @@
 // When FSDP gathers: how often, in what order, what is told of it, and what happens when a rank fails
 // meanwhile.
-#include "dist/fsdp.h"
+#include "dist/strategy/fsdp.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "model/llama.h"
 #include "support/fsdp_runs.h"
 #include "train/seams.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/fsdp.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/fsdp.h"
 #include "model/size_registry.h"
 #include "support/fsdp_runs.h"
 #include "train/memory_prediction.h"

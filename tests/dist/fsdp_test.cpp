@@ -1,5 +1,5 @@
 // Fully sharded training: whatever the number of ranks, prefetch, recomputation and timing, the same bits.
-#include "dist/fsdp.h"
+#include "dist/strategy/fsdp.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <set>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/ddp.h"
-#include "dist/gather_full.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/ddp.h"
+#include "dist/strategy/gather_full.h"
 #include "model/llama.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"

@@ -1,4 +1,4 @@
-#include "dist/gather_order.h"
+#include "dist/strategy/gather_order.h"
 
 #include <gtest/gtest.h>
 

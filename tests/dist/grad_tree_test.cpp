@@ -1,6 +1,6 @@
 // Sums over chunks in the order of a binary tree, whichever of its levels are micro-steps and which are
 // ranks.
-#include "dist/grad_tree.h"
+#include "dist/strategy/grad_tree.h"
 
 #include <gtest/gtest.h>
 

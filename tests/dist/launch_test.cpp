@@ -1,4 +1,4 @@
-#include "dist/launch.h"
+#include "dist/launch/launch.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <map>
 
 #include "base/on_exit.h"
-#include "dist/launch_folder.h"
-#include "dist/rank_board.h"
-#include "dist/ranks.h"
+#include "dist/launch/launch_folder.h"
+#include "dist/launch/rank_status_page.h"
+#include "dist/launch/ranks.h"
 
 namespace kiln {
 namespace {

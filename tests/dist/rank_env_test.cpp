@@ -1,4 +1,4 @@
-#include "dist/rank_env.h"
+#include "dist/launch/rank_env.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/ddp.h"
-#include "dist/fsdp.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/ddp.h"
+#include "dist/strategy/fsdp.h"
 #include "ops/linear/linear.h"
 
 namespace kiln {

@@ -1,4 +1,4 @@
-#include "dist/comm/tcp_store.h"
+#include "dist/comm/rendezvous/tcp_store.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The parts of a tensor-parallel model one by one, each against the same part of a single process: a block,
 // the embedding, the loss; what a layer sends; what cannot be cut.
-#include "dist/tensor_parallel.h"
+#include "dist/tensor/tensor_parallel.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "autograd/host_floats.h"
 #include "autograd/tape.h"
-#include "dist/parallel_rank.h"
+#include "dist/launch/parallel_rank.h"
 #include "model/llama.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "support/shuffled_ranks.h"

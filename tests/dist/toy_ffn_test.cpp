@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/host_floats.h"
-#include "dist/parallel_rank.h"
+#include "dist/launch/parallel_rank.h"
 #include "support/comm_values.h"
 #include "support/shuffled_ranks.h"
 #include "support/whole_weights.h"

@@ -1,6 +1,6 @@
 // ZeRO on the toy models: a sharded optimizer does what the whole one does, whichever it is, and what it
 // moves and holds is what theory says.
-#include "dist/zero.h"
+#include "dist/strategy/zero.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <map>
 
 #include "dist/comm/local_transport.h"
-#include "dist/comm/thread_group.h"
-#include "dist/strategies.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/strategies.h"
 #include "optim/adamw_optimizer.h"
 #include "optim/sgd_optimizer.h"
 #include "support/shaken.h"

@@ -5,7 +5,7 @@
 #include "autograd/host_floats.h"
 #include "base/rng.h"
 #include "device/gpu_info.h"
-#include "dist/collectives_check.h"
+#include "dist/launch/collectives_check.h"
 #include "dist_ranks/this_rank.h"
 #include "support/comm_values.h"
 

@@ -11,7 +11,7 @@
 #include "dist/comm/communicator.h"
 #include "dist/comm/mpi_process.h"
 #include "dist/comm/nccl_transport.h"
-#include "dist/rank_env.h"
+#include "dist/launch/rank_env.h"
 
 namespace kiln {
 

@@ -1,4 +1,4 @@
-#include "op_cases/op_case.h"
+#include "ops/cases/op_case.h"
 
 namespace kiln {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "op_cases/op_case.h"
+#include "ops/cases/op_case.h"
 #include "ops/attention/attention.h"
 
 namespace kiln {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "ops/attention/cuda_hopper_walk.h"
 #include "ops/attention_case.h"
 #include "support/gpu.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/shared_memory.h"
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "ops/attention/attention.h"
 #include "ops/attention_case.h"
 #include "support/gpu.h"

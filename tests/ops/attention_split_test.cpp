@@ -6,7 +6,7 @@
 
 #include "autograd/tape.h"
 #include "base/rng.h"
-#include "ops/attention/flash_split.h"
+#include "ops/attention/flash/flash_split.h"
 #include "support/gpu.h"
 
 namespace kiln {

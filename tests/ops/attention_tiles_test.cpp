@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "op_cases/run_case.h"
-#include "ops/attention/flash_table.h"
+#include "ops/cases/run_case.h"
+#include "ops/attention/flash/flash_table.h"
 #include "ops/attention/gpu_shared_memory.h"
-#include "ops/attention/hopper_table.h"
+#include "ops/attention/hopper/hopper_table.h"
 #include "ops/attention/tile_choice.h"
 #include "support/gpu.h"
 #include "support/temp_folder.h"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/rng.h"
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "ops/attention/attention.h"
 #include "ops/cpu_rows.h"
 #include "support/gpu.h"

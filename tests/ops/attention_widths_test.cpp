@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "ops/attention/tile_choice.h"
 #include "ops/attention_case.h"
 #include "support/gpu.h"

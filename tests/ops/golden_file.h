@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 
 namespace kiln {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "ops/linear_cross_entropy/cuda_chunks.h"
 
 namespace kiln {

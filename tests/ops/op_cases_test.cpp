@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "op_cases/run_case.h"
+#include "ops/cases/run_case.h"
 #include "ops/op_list.h"
 #include "support/gpu.h"
 

@@ -1,4 +1,4 @@
-#include "perf/bucket_size.h"
+#include "perf/comm/bucket_size.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perf/fit.h"
+#include "perf/model/fit.h"
 
 #include <gtest/gtest.h>
 

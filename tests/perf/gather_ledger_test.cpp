@@ -1,6 +1,6 @@
 // Gathers that come in time and gathers that do not, on steps whose answers are worked out by hand. Two
 // ranks, no latency, 100 bytes a us: a weight of b bytes takes b/200 us, each rank bringing half of it.
-#include "perf/gather_ledger.h"
+#include "perf/comm/gather_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perf/kernel_attribution.h"
+#include "perf/trace/kernel_attribution.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perf/link_fit.h"
+#include "perf/comm/link_fit.h"
 
 #include <gtest/gtest.h>
 

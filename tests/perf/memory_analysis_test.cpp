@@ -1,4 +1,4 @@
-#include "perf/memory_analysis.h"
+#include "perf/memory/memory_analysis.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perf/model_flops.h"
+#include "perf/model/model_flops.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "perf/op_times.h"
+#include "perf/timing/op_times.h"
 
 #include <gtest/gtest.h>
 
 #include "autograd/tape.h"
-#include "kiln/bench_clock.h"
+#include "studies/op/pass_clock.h"
 #include "ops/op_list.h"
 #include "ops/swiglu/swiglu.h"
-#include "perf/device_ceilings.h"
+#include "perf/timing/device_ceilings.h"
 
 namespace kiln {
 namespace {

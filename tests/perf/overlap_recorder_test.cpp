@@ -1,15 +1,15 @@
 // Ledgers of real steps on a modelled link: what must hold whatever the timing.
-#include "perf/overlap_recorder.h"
+#include "perf/comm/overlap_recorder.h"
 
 #include <gtest/gtest.h>
 
 #include <mutex>
 #include <set>
 
-#include "dist/strategies.h"
-#include "perf/overlap_replay.h"
-#include "perf/step_run.h"
-#include "perf/zero_theory.h"
+#include "dist/strategy/strategies.h"
+#include "perf/comm/overlap_replay.h"
+#include "studies/step/synthetic_step.h"
+#include "perf/comm/zero_theory.h"
 #include "support/gpu.h"
 #include "support/shuffled_ranks.h"
 #include "support/tiny_run.h"

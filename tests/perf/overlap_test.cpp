@@ -2,13 +2,13 @@
 //
 //   forward 0-100, backward 100-300, update 300-350 us; gradients of 1000, 2000 and 1000 bytes, ready at 150,
 //   200 and 300; two ranks, 10 us of latency, 100 bytes a us: an all-reduce of b bytes takes 20 + b/100 us.
-#include "perf/overlap_replay.h"
+#include "perf/comm/overlap_replay.h"
 
 #include <gtest/gtest.h>
 
-#include "dist/ddp.h"
-#include "report/overlap_pictures.h"
-#include "report/overlap_tables.h"
+#include "dist/strategy/ddp.h"
+#include "studies/ranks/overlap_charts.h"
+#include "studies/ranks/overlap_tables.h"
 
 namespace kiln {
 namespace {

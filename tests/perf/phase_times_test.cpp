@@ -1,4 +1,4 @@
-#include "perf/phase_times.h"
+#include "perf/timing/phase_times.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "model/size_registry.h"
-#include "perf/step_run.h"
+#include "studies/step/synthetic_step.h"
 #include "support/gpu.h"
 
 namespace kiln {

@@ -1,11 +1,11 @@
-#include "perf/residual_ledger.h"
+#include "perf/memory/residual_ledger.h"
 
 #include <gtest/gtest.h>
 
 #include "autograd/tape.h"
 #include "ops/elementwise/binary.h"
 #include "ops/rms_norm/rms_norm.h"
-#include "perf/block_residuals.h"
+#include "perf/memory/block_residuals.h"
 #include "train/presets.h"
 
 namespace kiln {

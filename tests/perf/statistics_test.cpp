@@ -1,4 +1,4 @@
-#include "perf/statistics.h"
+#include "perf/timing/statistics.h"
 
 #include <gtest/gtest.h>
 

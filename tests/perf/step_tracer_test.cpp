@@ -1,5 +1,5 @@
 // Steps traced on the CPU: what the tracer sees is what ran.
-#include "perf/step_tracer.h"
+#include "perf/trace/step_tracer.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <set>
 
 #include "autograd/tape.h"
-#include "kiln/profile.h"
-#include "perf/nvtx_ranges.h"
-#include "perf/step_run.h"
+#include "studies/profile/profile.h"
+#include "perf/trace/nvtx_ranges.h"
+#include "studies/step/synthetic_step.h"
 #include "train/presets.h"
 
 namespace kiln {

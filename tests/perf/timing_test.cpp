@@ -1,4 +1,4 @@
-#include "perf/timing.h"
+#include "perf/timing/timing.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <thread>
 
-#include "perf/ceilings.h"
+#include "perf/timing/ceilings.h"
 
 namespace kiln {
 namespace {

@@ -1,5 +1,5 @@
 // What is said about a traced step, from steps made by hand.
-#include "perf/trace_tables.h"
+#include "perf/trace/trace_tables.h"
 
 #include <gtest/gtest.h>
 

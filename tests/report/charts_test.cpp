@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "report/grouped_bars.h"
-#include "report/line_chart.h"
-#include "report/step_charts.h"
+#include "report/charts/grouped_bars.h"
+#include "report/charts/line_chart.h"
+#include "studies/step/step_charts.h"
 #include "support/has.h"
 
 namespace kiln {

@@ -1,13 +1,13 @@
 // The fields that Perfetto and chrome://tracing read, and that spans of a lane lie inside or beside each
 // other.
-#include "report/chrome_trace.h"
+#include "report/export/chrome_trace.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "report/step_timeline.h"
+#include "report/export/step_timeline.h"
 
 namespace kiln {
 namespace {

@@ -1,4 +1,4 @@
-#include "report/loss_curve.h"
+#include "report/charts/loss_curve.h"
 
 #include <gtest/gtest.h>
 

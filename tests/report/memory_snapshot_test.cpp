@@ -1,11 +1,11 @@
 // The snapshot, read back: as JSON, and through the few pickle opcodes that the viewer knows.
-#include "report/memory_snapshot.h"
+#include "report/export/memory_snapshot.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "perf/memory_study.h"
+#include "studies/memory/memory_study.h"
 #include "support/memory_events.h"
 
 namespace kiln {

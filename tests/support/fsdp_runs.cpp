@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/fsdp.h"
-#include "dist/gather_full.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/fsdp.h"
+#include "dist/strategy/gather_full.h"
 #include "support/watched_backend.h"
 
 namespace kiln {

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "dist/comm/communicator.h"
-#include "dist/strategy.h"
+#include "dist/strategy/strategy.h"
 #include "support/tiny_run.h"
 
 namespace kiln {

@@ -1,7 +1,7 @@
 // Records of allocations written by hand, for what reads them.
 #pragma once
 
-#include "perf/memory_trace.h"
+#include "perf/memory/memory_trace.h"
 
 namespace kiln {
 

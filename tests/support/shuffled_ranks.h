@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 
 namespace kiln {
 

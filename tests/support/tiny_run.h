@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "dist/strategy.h"
+#include "dist/strategy/strategy.h"
 #include "train/step.h"
 
 namespace kiln {

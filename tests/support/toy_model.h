@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "dist/strategy.h"
+#include "dist/strategy/strategy.h"
 #include "ops/add/add.h"
 #include "ops/elementwise/unary.h"
 #include "ops/linear/linear.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kiln/train.h"
+#include "train/run/train.h"
 
 namespace kiln::cli {
 

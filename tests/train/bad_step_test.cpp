@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "train/seams.h"
 #include "train/trainer.h"
 

@@ -1,4 +1,4 @@
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 
 #include "data/load_tokenizer.h"
 #include "support/temp_folder.h"
-#include "train/checkpoint_names.h"
-#include "train/manifest.h"
+#include "train/checkpoint/checkpoint_names.h"
+#include "train/checkpoint/manifest.h"
 #include "train/trainer.h"
 
 namespace kiln {

@@ -1,4 +1,4 @@
-#include "train/manifest.h"
+#include "train/checkpoint/manifest.h"
 
 #include <gtest/gtest.h>
 

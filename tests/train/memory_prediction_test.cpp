@@ -5,7 +5,7 @@
 #include "model/size_registry.h"
 #include "ops/op_list.h"
 #include "support/temp_folder.h"
-#include "train/evaluate.h"
+#include "train/run/evaluate.h"
 #include "train/trainer.h"
 
 namespace kiln {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "ops/cpu_rows.h"
 #include "train/seams.h"
 #include "train/trainer.h"

@@ -8,16 +8,16 @@
 
 #include "base/crc32c.h"
 #include "data/load_tokenizer.h"
-#include "dist/comm/thread_group.h"
-#include "dist/ddp.h"
-#include "dist/fsdp.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/ddp.h"
+#include "dist/strategy/fsdp.h"
 #include "model/hf_folder.h"
 #include "support/fsdp_runs.h"
 #include "support/temp_folder.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_names.h"
-#include "train/manifest.h"
-#include "train/run_saver.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_names.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/checkpoint_manager.h"
 #include "train/trainer.h"
 
 namespace kiln {

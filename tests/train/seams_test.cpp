@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/fsdp.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/strategy/fsdp.h"
 #include "train/seams.h"
 
 namespace kiln {

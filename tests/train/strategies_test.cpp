@@ -1,6 +1,6 @@
 // Every strategy on a small LLaMA: the single process's run to rounding, each other's bit for bit where their
 // sums have one order, whatever the timing.
-#include "dist/strategies.h"
+#include "dist/strategy/strategies.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "autograd/tape.h"
 #include "dist/comm/local_transport.h"
-#include "dist/comm/thread_group.h"
+#include "dist/comm/threads/thread_group.h"
 #include "support/shaken.h"
 #include "support/tiny_run.h"
 #include "train/seams.h"

@@ -9,16 +9,16 @@
 #include "base/crc32c.h"
 #include "base/mapped_file.h"
 #include "base/safetensors.h"
-#include "dist/comm/thread_group.h"
-#include "dist/parallel_rank.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/launch/parallel_rank.h"
 #include "model/hf_folder.h"
 #include "support/shaken.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/whole_weights.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_names.h"
-#include "train/manifest.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_names.h"
+#include "train/checkpoint/manifest.h"
 
 namespace kiln {
 namespace {

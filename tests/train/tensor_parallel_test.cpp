@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "autograd/tape.h"
-#include "dist/comm/thread_group.h"
-#include "dist/parallel_rank.h"
+#include "dist/comm/threads/thread_group.h"
+#include "dist/launch/parallel_rank.h"
 #include "support/shaken.h"
 #include "support/tiny_run.h"
 #include "support/whole_weights.h"

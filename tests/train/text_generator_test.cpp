@@ -1,5 +1,5 @@
 // Texts made with the cache beside a slow loop that computes everything again for every token.
-#include "train/text_generator.h"
+#include "train/run/text_generator.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 
 #include "base/dtype.h"
 #include "device/backend.h"
-#include "device/matmul_choice.h"
+#include "tune/matmul_choice.h"
 
 namespace kiln {
 

@@ -9,7 +9,7 @@
 
 #include "device/backend.h"
 #include "dist/comm/mpi_process.h"
-#include "dist/rank_env.h"
+#include "dist/launch/rank_env.h"
 
 namespace kiln {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "ops/attention/cuda_hopper_workspace.h"
-#include "ops/attention/few_rows.h"
-#include "ops/attention/flash_split.h"
+#include "ops/attention/row_choice.h"
+#include "ops/attention/flash/flash_split.h"
 #include "ops/attention/refusals.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"

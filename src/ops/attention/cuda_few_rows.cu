@@ -1,6 +1,6 @@
 // flash_few_rows: each pass by flash's kernels or by flash_hopper's; which, and why, is said in few_rows.h.
 // Both leave the same things for backward.
-#include "ops/attention/few_rows.h"
+#include "ops/attention/row_choice.h"
 
 namespace kiln {
 

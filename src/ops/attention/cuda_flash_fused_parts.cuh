@@ -3,7 +3,7 @@
 // at the sums of dq.
 #pragma once
 
-#include "ops/attention/cuda_flash_ampere.cuh"
+#include "ops/attention/flash/ampere.cuh"
 #include "ops/attention/cuda_hopper_walk.h"
 
 namespace kiln::flash {

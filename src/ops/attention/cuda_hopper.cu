@@ -2,7 +2,7 @@
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/tensor_map.h"
 #include "ops/attention/cuda_hopper_backward.cuh"
-#include "ops/attention/cuda_hopper_delta.cuh"
+#include "ops/attention/hopper/backward_preprocess.cuh"
 #include "ops/attention/cuda_hopper_forward.cuh"
 #include "ops/attention/cuda_hopper_workspace.h"
 #include "ops/attention/tile_choice.h"

@@ -1,7 +1,7 @@
 // flash_hopper's backward: the shape of a block, what it has in shared memory, and what it is told.
 #pragma once
 
-#include "ops/attention/cuda_hopper_careful.cuh"
+#include "ops/attention/hopper/non_finite.cuh"
 #include "ops/attention/cuda_hopper_walk.h"
 #include "ops/attention/cuda_hopper_workspace.h"
 #include "ops/cuda_device/tma.cuh"

@@ -1,9 +1,9 @@
 // flash_hopper's forward: the shape of a block, what it has in shared memory, and what it is told.
 #pragma once
 
-#include "ops/attention/cuda_hopper_careful.cuh"
+#include "ops/attention/hopper/non_finite.cuh"
 #include "ops/attention/cuda_hopper_parts.h"
-#include "ops/attention/hopper_table.h"
+#include "ops/attention/hopper/hopper_table.h"
 #include "ops/cuda_device/tma.cuh"
 
 namespace kiln::hopper {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "ops/attention/hopper_table.h"
+#include "ops/attention/hopper/hopper_table.h"
 #include "ops/attention/sequences.h"
 
 namespace kiln {

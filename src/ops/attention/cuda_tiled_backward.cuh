@@ -10,7 +10,7 @@
 // Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 D operations per seen pair and head.
 #pragma once
 
-#include "ops/attention/cuda_tiled_products.cuh"
+#include "ops/attention/tiled/matmul.cuh"
 
 namespace kiln::tiled {
 

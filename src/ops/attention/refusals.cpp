@@ -4,10 +4,10 @@
 
 #include "base/build_info.h"
 #include "device/gpu_code.h"
-#include "ops/attention/few_rows.h"
-#include "ops/attention/flash_table.h"
+#include "ops/attention/row_choice.h"
+#include "ops/attention/flash/flash_table.h"
 #include "ops/attention/gpu_shared_memory.h"
-#include "ops/attention/tiled_table.h"
+#include "ops/attention/tiled/tiled_table.h"
 #include "ops/cpu_fused.h"
 
 namespace kiln {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "ops/attention/few_rows.h"
-#include "ops/attention/flash_table.h"
-#include "ops/attention/hopper_table.h"
+#include "ops/attention/row_choice.h"
+#include "ops/attention/flash/flash_table.h"
+#include "ops/attention/hopper/hopper_table.h"
 
 namespace kiln {
 namespace {

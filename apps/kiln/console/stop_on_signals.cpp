@@ -1,0 +1,39 @@
+#include "kiln/console/stop_on_signals.h"
+
+#include <csignal>
+
+namespace kiln::cli {
+namespace {
+
+// The one place that must be reachable from a signal handler.
+std::atomic<bool> requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+constexpr std::array<int, 3> kStopSignals = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
+
+extern "C" void on_stop_signal(int) {
+  if (requested.exchange(true)) return;
+  for (const int signal : kStopSignals) {
+    // What was ignored when the process began stays so: nohup means it.
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
+
+}  // namespace
+
+const std::atomic<bool>& stop_requested() { return requested; }
+
+StopOnSignals::StopOnSignals() {
+  requested.store(false);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
+    if (previous_[i] == SIG_IGN) std::signal(kStopSignals[i], SIG_IGN);
+  }
+  broken_pipe_ = std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines is gone; the work is not
+}
+
+StopOnSignals::~StopOnSignals() {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) std::signal(kStopSignals[i], previous_[i]);
+  std::signal(SIGPIPE, broken_pipe_);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,44 @@
+// Starting ranks as processes of this machine, and telling what became of them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "dist/launch/rank_status_page.h"
+
+namespace kiln {
+
+struct LaunchRequest {
+  int ranks = 1;
+  std::string transport = "mpi";     // mpi or nccl
+  double timeout = 60;               // seconds, of a collective; also for ranks to meet
+  std::string hosts;                 // "a,b" as mpirun's --host has it; empty: this machine alone
+  std::string flight_folder;         // where ranks leave their last calls when one fails; empty: nowhere
+  std::vector<std::string> command;  // the program's path and its arguments
+  int output = 1;                    // the file that rank 0's stdout goes to
+  // A line of a rank's stderr; rank -1: of mpirun. Default: to stderr, with the rank before it.
+  std::function<void(int rank, const std::string& line)> on_line;
+  std::function<bool()> stop;  // true: ranks are asked to end (SIGTERM) and waited for
+};
+
+// Returns when every rank has ended well. Throws Error with one line that names the first rank that did not,
+// where it was, and how it ended; no rank runs any more then. Error(unavailable) where there is no mpirun.
+void launch_ranks(const LaunchRequest& request);
+
+// mpirun's own path, of KILN_MPIRUN or PATH; empty where there is none.
+std::string find_mpirun();
+
+// What mpirun says of a rank that ended badly, read from its own words.
+struct MpirunVerdict {
+  int rank = -1;
+  int signal = 0;       // 0: it ended by itself
+  int exit_status = 0;  // with this
+};
+MpirunVerdict read_verdict(const std::string& chatter);
+
+// The one line: of all ranks' notes and mpirun's verdict, the first cause.
+Error explain_failure(const std::vector<BoardLine>& ranks, const MpirunVerdict& verdict, int status);
+
+}  // namespace kiln

@@ -1,0 +1,70 @@
+#include "dist/launch/rank_agreement.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace kiln {
+namespace {
+
+// The same number from everybody.
+std::vector<double> gather(RankContext& ctx, Communicator& comm, const std::vector<double>& mine,
+                           std::string_view subject) {
+  const auto n = static_cast<int64_t>(mine.size());
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(comm.world()));
+  const Tensor shard = ctx.empty({n}, DType::f64, Tag::workspace);
+  const Tensor whole = ctx.empty({n * comm.world()}, DType::f64, Tag::workspace);
+  ctx.upload(shard, mine.data());
+  comm.all_gather(ctx, shard, whole, subject).wait(ctx);
+  ctx.download(all.data(), whole);
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> numbers_of_ranks(RankContext& ctx, Communicator& comm,
+                                                  std::span<const double> mine, std::string_view subject) {
+  const std::vector<double> counts = gather(ctx, comm, {static_cast<double>(mine.size())}, subject);
+  const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  std::vector<std::vector<double>> ranks(counts.size());
+  if (most == 0) return ranks;
+  std::vector<double> padded(mine.begin(), mine.end());
+  padded.resize(most);
+  const std::vector<double> all = gather(ctx, comm, padded, subject);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(r * most);
+    ranks[r].assign(begin, begin + static_cast<std::ptrdiff_t>(counts[r]));
+  }
+  return ranks;
+}
+
+std::vector<std::string> texts_of_ranks(RankContext& ctx, Communicator& comm, std::string_view mine,
+                                        std::string_view subject) {
+  std::vector<double> letters;
+  for (const char c : mine) letters.push_back(static_cast<unsigned char>(c));
+  std::vector<std::string> texts;
+  for (const std::vector<double>& rank : numbers_of_ranks(ctx, comm, letters, subject)) {
+    texts.emplace_back();
+    for (const double c : rank) texts.back() += static_cast<char>(static_cast<unsigned char>(c));
+  }
+  return texts;
+}
+
+void together(RankContext& ctx, Communicator& comm, std::string_view subject,
+              const std::function<void()>& work) {
+  std::exception_ptr error;
+  std::string said;
+  try {
+    work();
+  } catch (const std::exception& e) {
+    error = std::current_exception();
+    said = e.what();
+    if (said.empty()) said = "an error without a word";
+  }
+  const std::vector<std::string> all = texts_of_ranks(ctx, comm, said, subject);
+  if (error) std::rethrow_exception(error);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (!all[r].empty()) throw Error(cat("rank ", r, " failed: ", all[r]));
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,29 @@
+// The ranks of a launch as processes of this machine, found by what they noted on the board.
+#pragma once
+
+#include <vector>
+
+#include "dist/launch/launch_folder.h"
+
+namespace kiln {
+
+class RankProcesses {
+ public:
+  RankProcesses(const LaunchFolder& folder, int ranks)
+      : folder_(folder), stopped_(static_cast<std::size_t>(ranks)) {}
+
+  void signal(int signal) const;  // to all that live
+
+  // Which of them stand still, by a signal or a debugger. To be asked now and then, while no rank has failed:
+  // whoever ends the ranks wakes them first.
+  void look_for_stopped();
+  bool was_stopped(int rank) const { return stopped_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  bool is_alive(const BoardLine& line) const;
+
+  const LaunchFolder& folder_;
+  std::vector<bool> stopped_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,60 @@
+// Where flash's forward would have too few blocks to fill a GPU (one head, or one query), a block takes one
+// of several parts of the keys that its queries see, and a second kernel joins what the parts found. How many
+// parts follows from the problem alone, on any machine: the meta device counts the workspace too, and other
+// parts would mean other last bits.
+#pragma once
+
+#include <algorithm>
+
+#include "ops/attention/attention.h"
+#include "ops/attention/flash/flash_table.h"
+
+namespace kiln::flash {
+
+constexpr int64_t kMultiprocessors = 132;  // of an H200
+
+// Blocks of the smaller kind that its shared memory (228 KiB, of which each block costs 1 more) lets a
+// multiprocessor have at once.
+constexpr int64_t flash_blocks_at_once(FlashTiles t) {
+  t.queries = t.few_queries;
+  const auto fit = static_cast<int64_t>(std::size_t{228} * 1024 / (flash_forward_bytes(t) + 1024));
+  return std::clamp<int64_t>(fit, 1, 8);
+}
+
+// From 8 tiles of keys on, since joining them is a launch more; an estimate, as are the other bounds. No part
+// of the last queries' keys has less than four, or two where multiprocessors would be idle otherwise; under a
+// mask those of the first may be empty. Under a causal mask twice as many
+// as fit at once: with the longest first, the second ones are as short as the first ones are long. At most
+// kMostParts, since they are joined one after the other.
+constexpr int64_t kMostParts = 128;
+// From so many tiles of keys on, twice as many blocks are still too few: all would be in the GPU at once, and
+// the longest would set the time.
+constexpr int64_t kLongKeys = 256;
+
+inline int64_t key_parts(const AttentionProblem& p) {
+  const FlashTiles t = flash_tiles(p.D);
+  const int64_t tiles = (p.Tk + kTile - 1) / kTile;
+  const int64_t blocks = p.B * p.H * ((p.Tq + t.few_queries - 1) / t.few_queries);
+  if (p.varied || blocks == 0 || tiles < 8) return 1;
+  if (blocks > (p.causal && tiles >= kLongKeys ? 4 : 2) * kMultiprocessors) return 1;
+  const int64_t fill = kMultiprocessors * flash_blocks_at_once(t) * (p.causal ? 2 : 1) / blocks;
+  const int64_t most = std::max(tiles / 4, std::min(tiles / 2, 2 * kMultiprocessors / blocks));
+  return std::clamp<int64_t>(fill, 1, std::min(most, kMostParts));
+}
+
+// What the parts leave for the second kernel, in floats.
+struct SplitWorkspace {
+  int64_t parts, rows, width;
+  int64_t lse;  // the place of the parts' lse [parts, rows], behind their o [parts, rows, width]
+
+  explicit SplitWorkspace(const AttentionProblem& p)
+      : parts(key_parts(p)),
+        rows(p.B * p.H * p.Tq),
+        width(flash_tiles(p.D).width),
+        lse(parts * rows * width) {}
+  std::size_t bytes() const {
+    return parts == 1 ? 0 : static_cast<std::size_t>(lse + parts * rows) * sizeof(float);
+  }
+};
+
+}  // namespace kiln::flash

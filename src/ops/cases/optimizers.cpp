@@ -1,0 +1,99 @@
+#include "ops/adamw/adamw.h"
+
+#include <cstddef>
+
+#include "ops/cases/bench_case.h"
+#include "ops/sgd/sgd.h"
+
+namespace kiln {
+
+// No case lists: these are not ops of the tape. tests/ops/update_ops_test.cpp checks them against their
+// formulas.
+
+namespace {
+
+Tensor step_record(RankContext& ctx) {
+  const Tensor scalars = ctx.empty({static_cast<int64_t>(sizeof(StepScalars))}, DType::u8, Tag::optim);
+  StepScalars step;
+  step.lr = 1e-3;
+  step.beta1_power = 0.9;
+  step.beta2_power = 0.999;
+  if (!ctx.device().is_meta()) ctx.upload(scalars, &step);
+  return scalars;
+}
+
+}  // namespace
+
+OpBench adamw_bench() {
+  using K = CaseInput::Kind;
+  return {"adamw",
+          {},
+          {{{"params", 16 << 20}}},
+          {{"params", 70003}},
+          [](const BenchShape& s) {
+            const Shape flat{s["params"]};
+            CaseInput v{"v", K::state, flat};
+            v.absolute = true;
+            return OpCase{"adamw",
+                          s.str(),
+                          {{"value", K::activation, flat},
+                           {"low", K::low_half, flat},
+                           {"grad", K::activation, flat},
+                           {"m", K::state, flat},
+                           v},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            const Tensor scalars = step_record(ctx);
+                            const Tensor value = in[0].tensor.detach();
+                            adamw(ctx, {value, in[1].tensor, in[2].tensor, in[3].tensor, in[4].tensor},
+                                  scalars, 0.9, 0.999, 1e-8, 0.01);
+                            return value;
+                          }};
+          },
+          {{"forward", Pass::forward}}};
+}
+
+OpBench sgd_bench() {
+  using K = CaseInput::Kind;
+  return {"sgd",
+          {},
+          {{{"params", 16 << 20}}},
+          {{"params", 70003}},
+          [](const BenchShape& s) {
+            const Shape flat{s["params"]};
+            return OpCase{"sgd",
+                          s.str(),
+                          {{"value", K::activation, flat},
+                           {"low", K::low_half, flat},
+                           {"grad", K::activation, flat},
+                           {"b", K::state, flat}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            const Tensor value = in[0].tensor.detach();
+                            sgd(ctx, value, in[1].tensor, in[2].tensor, in[3].tensor, step_record(ctx), 0.9,
+                                0.01);
+                            return value;
+                          }};
+          },
+          {{"forward", Pass::forward}}};
+}
+
+OpBench square_sum_bench() {
+  using K = CaseInput::Kind;
+  return {"square_sum",
+          {},
+          {{{"params", 16 << 20}}},
+          {{"params", 70003}},
+          [](const BenchShape& s) {
+            return OpCase{"square_sum",
+                          s.str(),
+                          {{"grad", K::activation, {s["params"]}}},
+                          [](RankContext& ctx, std::span<const CaseArgument> in) {
+                            const Tensor scalars = step_record(ctx);
+                            square_sum(ctx, in[0].tensor, scalars);
+                            constexpr int64_t kPlace = offsetof(StepScalars, square_sum) / sizeof(double);
+                            return scalars.view_as(DType::f64).narrow(0, kPlace, 1);
+                          }};
+          },
+          {{"forward", Pass::forward}}};
+}
+
+}  // namespace kiln

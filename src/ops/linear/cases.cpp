@@ -1,0 +1,56 @@
+#include "ops/linear/linear.h"
+
+#include "ops/cases/bench_case.h"
+
+namespace kiln {
+
+std::vector<OpCase> linear_cases() {
+  using K = CaseInput::Kind;
+  std::vector<OpCase> cases;
+  auto one = [&](std::string name, const Shape& x, int64_t out, int64_t padding = 0) {
+    cases.push_back({"linear",
+                     std::move(name),
+                     {{"x", K::activation, x, 1, padding}, {"weight", K::param, {out, x.last()}, 0.3f}},
+                     [](RankContext& ctx, std::span<const CaseArgument> in) {
+                       return linear(ctx, in[0].tensor, *in[1].param);
+                     }});
+  };
+  one("1x1_to_1", {1, 1}, 1);
+  one("5x3_to_7", {5, 3}, 7);
+  one("2x9x63_to_65", {2, 9, 63}, 65);
+  one("33x127_to_129", {33, 127}, 129);
+  one("16x64_to_32_strided", {16, 64}, 32, 8);
+  one("17x31_to_13_strided_odd", {17, 31}, 13, 5);
+  one("0x8_to_4", {0, 8}, 4);
+  one("8x33_to_19", {8, 33}, 19);
+  one("7x16_to_23_strided", {7, 16}, 23, 3);
+  one("one_row_300x77", {1, 300}, 77);
+  one("2x1x45_to_9", {2, 1, 45}, 9);
+  one("deeper_than_a_block", {29, 401}, 33);
+  one("more_rows_than_a_block", {403, 5}, 3);
+  return cases;
+}
+
+OpBench linear_bench() {
+  using K = CaseInput::Kind;
+  return {"linear",
+          {"matmul"},
+          {{{"rows", 512}, {"in", 512}, {"out", 512}},
+           {{"rows", 1024}, {"in", 1024}, {"out", 1024}},
+           {{"rows", 2048}, {"in", 768}, {"out", 2304}}},
+          {{"rows", 131}, {"in", 1100}, {"out", 530}},
+          [](const BenchShape& s) {
+            return OpCase{
+                "linear",
+                s.str(),
+                {{"x", K::activation, {s["rows"], s["in"]}}, {"weight", K::param, {s["out"], s["in"]}, 0.3f}},
+                [](RankContext& ctx, std::span<const CaseArgument> in) {
+                  return linear(ctx, in[0].tensor, *in[1].param);
+                }};
+          },
+          {{"forward", Pass::forward},
+           {"dgrad", Pass::backward, {"x"}, 0.5},
+           {"wgrad", Pass::backward, {"weight"}, 0.5}}};
+}
+
+}  // namespace kiln

@@ -1,0 +1,127 @@
+#include "report/html/memory_html.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "report/html/memory_html_page.h"
+#include "report/charts/memory_svg.h"
+
+namespace kiln {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Numbers go as base64 of little-endian 32-bit words: a browser reads a million of them in milliseconds,
+// where a JSON array takes a second.
+class Words {
+ public:
+  explicit Words(const TextSink& sink) : sink_(sink) {}
+  void add(uint32_t w) {
+    for (int i = 0; i < 4; ++i) byte(static_cast<uint8_t>(w >> (8 * i) & 0xff));
+  }
+  void finish() {
+    if (count_ > 0) {
+      const int given = count_;
+      while (count_ != 0) byte(0);
+      for (int i = given + 1; i < 4; ++i) text_[text_.size() - static_cast<std::size_t>(4 - i)] = '=';
+    }
+    sink_(text_);
+    text_.clear();
+  }
+
+ private:
+  void byte(uint8_t b) {
+    group_ = group_ << 8 | b;
+    if (++count_ < 3) return;
+    static constexpr std::string_view kAlphabet =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (int shift = 18; shift >= 0; shift -= 6) text_ += kAlphabet[group_ >> shift & 63];
+    group_ = 0;
+    count_ = 0;
+    if (text_.size() < (std::size_t{1} << 20)) return;
+    sink_(text_.substr(0, text_.size() - 4));  // the last group may yet want its padding
+    text_.erase(0, text_.size() - 4);
+  }
+  const TextSink& sink_;
+  std::string text_;
+  uint32_t group_ = 0;
+  int count_ = 0;
+};
+
+// "</script>" inside a string would end the page's data.
+std::string embedded(const ordered_json& j) {
+  std::string text = j.dump(-1, ' ', false, ordered_json::error_handler_t::replace), out;
+  for (const char c : text) {
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+void write_memory_html(const MemoryRecord& record, const MemoryAnalysis& a, const std::string& title,
+                       const TextSink& sink) {
+  // Origins repeat from step to step and from layer to layer: each is named once.
+  std::map<std::tuple<std::string, std::string, std::string, int, int>, uint32_t> numbers;
+  ordered_json origins = ordered_json::array();
+  std::vector<uint32_t> origin_of;
+  for (const MemoryLife& life : a.lives) {
+    const MemoryEvent& e = life.origin;
+    const auto [it, fresh] = numbers.try_emplace(
+        {cat(e.op, *e.op == '\0' ? "" : cat(" (", e.variant, ")")), std::string(record.scope_of(e)),
+         line_key(record, e), static_cast<int>(e.phase), static_cast<int>(e.tag)},
+        static_cast<uint32_t>(numbers.size()));
+    if (fresh) {
+      const auto& [op, scope, line, phase, tag] = it->first;
+      origins.push_back({op, scope, line, phase, tag});
+    }
+    origin_of.push_back(it->second);
+  }
+  ordered_json phases = ordered_json::array(), tags = ordered_json::array(), marks = ordered_json::array();
+  for (int p = 0; p < kPhaseCount; ++p)
+    phases.push_back({name_of(static_cast<Phase>(p)), colour_of(static_cast<Phase>(p))});
+  for (int t = 0; t < kTagCount; ++t)
+    tags.push_back({name_of(static_cast<Tag>(t)), colour_of(static_cast<Tag>(t))});
+  for (const MemoryMark& m : record.marks) marks.push_back({m.event, m.name});
+  ordered_json runs = ordered_json::array();  // of events in one phase: where it begins, and which
+  for (std::size_t i = 0; i < record.events.size(); ++i) {
+    if (i == 0 || record.events[i].phase != record.events[i - 1].phase)
+      runs.push_back({i, static_cast<int>(record.events[i].phase)});
+  }
+  const ordered_json head = {
+      {"title", title},
+      {"device", record.device},
+      {"events", record.events.size()},
+      {"dropped", record.dropped},
+      {"before", std::count_if(record.before.begin(), record.before.end(),
+                               [](const MemoryEvent& e) { return e.kind == AllocEvent::Kind::alloc; })},
+      {"peak", {a.peak.event, a.peak.bytes}},
+      {"tags", tags},
+      {"phases", phases},
+      {"runs", runs},
+      {"marks", marks},
+      {"origins", origins}};
+  sink(kMemoryPageTop);
+  sink("<script id=\"head\" type=\"application/json\">");
+  sink(embedded(head));
+  sink("</script>\n<script id=\"lives\" type=\"text/plain\">");
+  Words words(sink);
+  for (std::size_t i = 0; i < a.lives.size(); ++i) {
+    const MemoryLife& life = a.lives[i];
+    words.add(static_cast<uint32_t>(life.begin));
+    words.add(static_cast<uint32_t>(life.end));
+    words.add(static_cast<uint32_t>(round_up(life.origin.bytes, 512) / 512));
+    words.add(origin_of[i]);
+  }
+  words.finish();
+  sink("</script>\n");
+  sink(kMemoryPageBottom);
+}
+
+}  // namespace kiln

@@ -1,0 +1,194 @@
+#include "studies/ablation/ablation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "studies/ablation/ablation_row.h"
+#include "studies/sweep/sweep.h"
+#include "report/result_table.h"
+
+namespace kiln::cli {
+namespace {
+
+using nlohmann::json;
+
+// 16 hexadecimal digits of all that decides the study's figures.
+std::string study_id(const AblateRequest& r, const MeasuredPlace& place) {
+  SweepRequest study;
+  study.command = "ablate";
+  study.place = fmt::format("{}\n{}\n{}", r.device.str(), place.name, build_info().build_id);
+  study.words = {fmt::format("size={}", r.size.name),
+                 fmt::format("vocab={}", r.size.vocab),
+                 fmt::format("batch={}", r.batch),
+                 fmt::format("ctx={}", r.context),
+                 fmt::format("warmup={}", r.warmups),
+                 fmt::format("steps={}", r.steps),
+                 fmt::format("gate={}", r.gate_steps),
+                 fmt::format("tolerance={}", r.tolerance),
+                 fmt::format("threads={}", place.threads),
+                 fmt::format("seed={}", r.seed),
+                 fmt::format("only={}", fmt::join(r.only, ","))};
+  return cell_id(study, {});
+}
+
+// The latest of its place, with the same switches on.
+const json* latest_of(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned) {
+  const auto found = std::find_if(rows.rbegin(), rows.rend(), [&](const json& row) {
+    return word_at(row, "study") == study && word_at(row, "group") == planned.group &&
+           word_at(row, "switch") == planned.name && row.value("switches", json()) == json(planned.on);
+  });
+  return found == rows.rend() ? nullptr : &*found;
+}
+
+// One that need not be measured again. A failure is worth another try, and there may be more memory by now;
+// what was predicted by other ceilings does not stand beside the rest.
+const json* find_row(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned,
+                     const json& ceilings) {
+  const json* row = latest_of(rows, study, planned);
+  if (row == nullptr || row->value("ceilings", json()) != ceilings) return nullptr;
+  const std::string gate = word_at(*row, "gate");
+  return gate == "failed" || gate == "no memory" ? nullptr : row;
+}
+
+// Of an `added` row: what became of the switch by itself.
+const json& row_alone(const std::vector<json>& rows, const PlannedRow& planned) {
+  return *std::find_if(rows.begin(), rows.end(), [&](const json& row) {
+    return word_at(row, "group") == "alone" && word_at(row, "switch") == planned.name;
+  });
+}
+
+// What cannot be, does nothing or computes something else by itself is not added to the others. One that
+// finds no memory may find some beside them.
+bool can_be_added(const json& alone) {
+  const std::string gate = word_at(alone, "gate");
+  return gate == "passed" || gate == "no memory";
+}
+
+// An `added` row that is not measured: the same work as the switch by itself, or not added for the same
+// reason; then nothing was planned with the others on either.
+json copy_of(const json& alone, bool added) {
+  json row = alone;
+  row["group"] = "added";
+  if (added) return row;
+  for (const char* key : {"predicted_peak_bytes", "predicted_peak_by_tag", "floor_bytes"}) row.erase(key);
+  return row;
+}
+
+// Without a baseline there is nothing to compare with.
+void check_baseline(const json& row) {
+  if (word_at(row, "gate") != "passed")
+    throw Error(fmt::format("the baseline could not be timed: {}", word_at(row, "reason")),
+                "take a smaller --size, --batch or --ctx");
+}
+
+// The better of two: rows are put beside their ceilings as soon as they are done, so these come first, and
+// one moment in which the machine did something else would spoil all of them.
+Ceilings measure_twice(const AblateRequest& r) {
+  const std::vector<DType> dtypes(kAblationDTypes.begin(), kAblationDTypes.end());
+  Ceilings best = measure_place(r.device, r.threads, dtypes).ceilings;
+  const Ceilings other = measure_place(r.device, r.threads, dtypes).ceilings;
+  best.copy = std::max(best.copy, other.copy);
+  for (auto& [dtype, rate] : best.flops)
+    rate = std::max(rate, other.flops.at(dtype),
+                    [](const NamedRate& a, const NamedRate& b) { return a.per_second < b.per_second; });
+  return best;
+}
+
+void note(const MeasuredPlace& place, const AblateRequest& r, AblateReport& report) {
+  report.device = r.device.str();
+  report.device_name = place.name;
+  report.isa = place.isa;
+  report.threads = place.threads;
+  report.copy = place.ceilings.copy;
+  for (const auto& [dtype, rate] : place.ceilings.flops)
+    report.flops.push_back({cat(name_of(dtype), " ", rate.name), rate.per_second});
+}
+
+}  // namespace
+
+std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only, const Device& device) {
+  std::vector<PlannedRow> plan = {{"baseline", "", {}, ""}};
+  std::size_t possible = 0;
+  for (const std::string_view name : only) {
+    const std::string cannot = why_not_on(find_ablation_switch("--only", name), device);
+    plan.push_back({"alone", std::string(name), {name}, cannot});
+    possible += cannot.empty() ? 1 : 0;
+  }
+  for (std::size_t i = 1; possible > 1 && i <= only.size(); ++i)
+    plan.push_back({"added", plan[i].name, {}, plan[i].cannot});
+  plan.push_back({"again", "", {}, ""});
+  return plan;
+}
+
+void check_ablate(const AblateRequest& r) {
+  if (r.device.is_meta())
+    throw Error("meta runs no kernels, so there is nothing to judge or time", "use --device cpu or cuda",
+                ErrorKind::usage);
+  check_config(config_of(r.size));
+}
+
+AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
+                    const std::function<void(const std::string&)>& progress,
+                    const std::function<void(const std::string& line)>& store) {
+  AblateReport report;
+  const std::vector<PlannedRow> plan = ablation_plan(r.only, r.device);
+  MeasuredPlace place = find_place(r.device, r.threads);
+  const std::string study = study_id(r, place);
+  const json* first = r.fresh ? nullptr : latest_of(stored, study, plan.front());
+  const std::optional<Ceilings> known = first == nullptr ? std::nullopt : stored_ceilings(*first);
+  report.ceilings_stored = known.has_value();
+  if (!known) progress("measuring ceilings");
+  place.ceilings = known ? *known : measure_twice(r);
+  note(place, r, report);
+  const json ceilings = ceilings_row(place.ceilings);
+  AblationRows rows(r, std::move(place));
+  report.planned = plan.size();
+  std::size_t reused = 0;
+  PlannedRow sum = plan.front();  // the last of the `added` rows, or the baseline
+  for (std::size_t at = 0; at < plan.size(); ++at) {
+    PlannedRow planned = plan[at];
+    const PlannedRow before = planned.group == "added" ? sum : plan.front();
+    const json* alone = planned.group == "added" ? &row_alone(report.rows, planned) : nullptr;
+    const bool added = alone != nullptr && can_be_added(*alone);
+    if (added) {
+      planned.on = sum.on;
+      planned.on.push_back(r.only[at - 1 - r.only.size()]);
+      sum = planned;
+    }
+    const bool copied = alone != nullptr && (!added || planned.on.size() == 1);
+    json row = copied ? copy_of(*alone, added) : json();
+    const bool kept = copied && !r.fresh && std::find(stored.begin(), stored.end(), row) != stored.end();
+    const json* known_row = r.fresh || copied ? nullptr : find_row(stored, study, planned, ceilings);
+    if (kept || known_row != nullptr) {
+      report.rows.push_back(kept ? row : *known_row);
+      ++reused;
+      continue;
+    }
+    if (r.stop && r.stop()) break;
+    progress(fmt::format("row {} of {}: {} {}", at + 1, plan.size(), planned.group, planned.name));
+    if (!copied) {
+      const std::optional<std::string> line = rows.measure(planned, planned.on.empty() ? nullptr : &before);
+      if (!line) break;
+      row = json::parse(*line);
+      row["study"] = study;
+    }
+    if (at == 0) check_baseline(row);
+    store(row.dump(-1, ' ', false, json::error_handler_t::replace));
+    report.rows.push_back(std::move(row));
+  }
+  progress("");
+  if (reused > 0)
+    report.remarks.push_back(
+        fmt::format("{} of {} rows were measured before and are taken from {}; --fresh measures them again",
+                    reused, plan.size(), r.out));
+  if (report.stopped())
+    report.remarks.push_back(
+        fmt::format("stopped with {} of {} rows not measured; the same command goes on from there",
+                    plan.size() - report.rows.size(), plan.size()));
+  return report;
+}
+
+}  // namespace kiln::cli

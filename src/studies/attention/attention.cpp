@@ -1,0 +1,280 @@
+#include "studies/attention/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/device_room.h"
+#include "kiln/bench_attention_check.h"
+#include "studies/place.h"
+#include "device/out_of_memory.h"
+#include "ops/attention/tile_choice.h"
+#include "ops/select.h"
+
+namespace kiln::cli {
+namespace {
+
+constexpr const char* kAttention = AttentionOp::kName;
+
+double roofline_ms(const Cost& cost, const Rates& best) {
+  return 1e3 * std::max(cost.flops / best.flops, cost.bytes / best.bytes);
+}
+
+// One after the other, so their times add up.
+double sum_of_passes(AttentionPass p, const Rates& best, const std::function<Cost(AttentionPass)>& cost) {
+  if (p != AttentionPass::both) return roofline_ms(cost(p), best);
+  return roofline_ms(cost(AttentionPass::forward), best) + roofline_ms(cost(AttentionPass::backward), best);
+}
+
+// What every context is made with, but for the variant.
+RankOptions common_rank(const AttentionRequest& request) {
+  RankOptions o = options_for(request.device, request.threads, request.seed);
+  o.memory_cap = request.memory_cap;
+  o.attention_choices = request.choices;
+  return o;
+}
+
+RankOptions with_variant(RankOptions rank, const std::string& variant) {
+  if (variant != "auto") rank.variants.set(kAttention, variant);
+  return rank;
+}
+
+void no_memory(AttentionRow& row, std::string why) {
+  row.status = AttentionRow::Status::no_memory;
+  row.reason = std::move(why);
+}
+
+void check_and_time(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
+                    AttentionRow& row) {
+  constexpr double kSlowCall = 10;  // seconds
+  const BenchOpRequest check = references.check_for(row.cell);
+  const Reference& reference = references.of(row.cell, row.variant);
+  row.checked_at = reference.shape;
+  if (request.skip_slow && request.device.type == DeviceType::cpu && row.variant == references.baseline()) {
+    const double seconds = naive_seconds(reference, row.cell);
+    if (seconds > kSlowCall) {
+      row.status = AttentionRow::Status::skipped;
+      row.reason =
+          fmt::format("one call would take about {:.0f} s; --variant {} times it", seconds, row.variant);
+      return;
+    }
+  }
+  OutOfMemory full;
+  try {
+    const RankOptions own = with_variant(rank, row.variant);
+    BenchRow judged;
+    bool right = false;
+    {
+      RankContext ctx(own);  // its own: what a check leaves cached is not in the way of the bytes measured
+      ctx.allocator().add_observer(&full);
+      right = check_variant(ctx, check, reference, row.cell.dtype, judged);
+    }
+    row.error = judged.error;
+    row.allowed = judged.allowed;
+    if (!right) {
+      row.status = AttentionRow::Status::wrong;
+      row.reason = judged.reason;
+      return;
+    }
+    RankContext ctx(own);
+    ctx.allocator().add_observer(&full);
+    AttentionTimes times = time_attention(ctx, row.cell, request.passes, request.clock);
+    row.measured = times.memory;
+    for (std::size_t i = 0; i < request.passes.size(); ++i)
+      row.timings[static_cast<std::size_t>(request.passes[i])] = std::move(times.passes[i]);
+  } catch (const Error& error) {
+    if (full.happened) return no_memory(row, error.what());
+    row.status = AttentionRow::Status::failed;
+    row.reason = error.what();
+  } catch (const std::bad_alloc&) {
+    no_memory(row, "out of memory on the host");
+  }
+}
+
+void run_row(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
+             AttentionRow& row) {
+  if (request.device.is_meta() && request.memory_cap.value == SIZE_MAX) {
+    row.status = AttentionRow::Status::planned;
+    return;
+  }
+  row.room = request.device.is_meta() ? request.memory_cap.value
+                                      : std::min(request.memory_cap.value, room_on(request.device));
+  const std::size_t needed = row.plan.memory.peak + request.clock.flush;
+  if (needed > row.room)
+    return no_memory(row,
+                     cat("it needs ", human({needed}), " of memory; ", human({row.room}), " are available"));
+  if (request.device.is_meta()) {
+    row.status = AttentionRow::Status::planned;
+    return;
+  }
+  check_and_time(request, rank, references, row);
+}
+
+// Each variant of a cell once, under the name it runs by; one that cannot run is a row with the reason.
+std::vector<AttentionRow> rows_of(const AttentionRequest& request, const RankOptions& rank,
+                                  const AttentionCell& cell) {
+  std::vector<AttentionRow> rows;
+  for (const std::string& wanted : request.variants) {
+    AttentionRow row;
+    row.cell = cell;
+    row.variant = wanted;
+    row.automatic = wanted == "auto";
+    try {
+      row.plan = plan_attention(cell, with_variant(rank, wanted));
+      row.variant = row.plan.variant;
+      if (request.device.target == DeviceType::cuda && !tile_candidates(row.variant, cell.problem()).empty())
+        row.tiles = chosen_tiles(request.choices, row.variant, cell.problem()).str();
+    } catch (const Error& error) {
+      row.status = AttentionRow::Status::skipped;
+      row.reason = error.what();
+    }
+    const auto same = std::find_if(rows.begin(), rows.end(),
+                                   [&](const AttentionRow& r) { return r.variant == row.variant; });
+    if (same == rows.end()) {
+      rows.push_back(std::move(row));
+    } else {
+      same->automatic = same->automatic || row.automatic;
+    }
+  }
+  return rows;
+}
+
+void set_speedups(std::vector<AttentionRow>& rows, const std::string& baseline) {
+  for (AttentionRow& row : rows) {
+    for (const AttentionRow& naive : rows) {
+      if (naive.variant != baseline || !(naive.cell == row.cell)) continue;
+      for (std::size_t p = 0; p < row.timings.size(); ++p) {
+        if (!row.timings[p] || !naive.timings[p]) continue;
+        row.speedups[p] = naive.timings[p]->p50 / row.timings[p]->p50;
+        if (row.variant != baseline)
+          row.versus[p] = compare(naive.timings[p]->samples, row.timings[p]->samples);
+      }
+    }
+  }
+}
+
+// From two lengths; the rounding of small blocks is far below what long sequences take.
+std::vector<MemoryLaw> laws_of(const RankOptions& rank, const std::vector<AttentionRow>& rows) {
+  std::vector<MemoryLaw> laws;
+  for (const AttentionRow& row : rows) {
+    if (row.status == AttentionRow::Status::skipped) continue;
+    const auto same = [&](const MemoryLaw& law) {
+      AttentionCell cell = law.cell;
+      cell.seq = row.cell.seq;
+      return law.variant == row.variant && cell == row.cell;
+    };
+    if (std::any_of(laws.begin(), laws.end(), same)) continue;
+    AttentionCell cell = row.cell;
+    auto bytes_at = [&](int64_t seq) {
+      cell.seq = seq;
+      return static_cast<double>(
+          plan_attention(cell, with_variant(rank, row.variant)).memory.before_backward);
+    };
+    constexpr int64_t kLong = 4096;
+    constexpr double T = kLong;
+    const double once = bytes_at(kLong), twice = bytes_at(2 * kLong);
+    const double square = (twice - 2 * once) / (2 * T * T);
+    laws.push_back({row.variant, row.cell, once / T - square * T, square});
+  }
+  return laws;
+}
+
+void set_place(const AttentionRequest& request, AttentionReport& report) {
+  std::vector<DType> dtypes;
+  for (const AttentionCell& cell : request.cells) {
+    if (std::find(dtypes.begin(), dtypes.end(), cell.dtype) == dtypes.end()) dtypes.push_back(cell.dtype);
+  }
+  const MeasuredPlace place = measure_place(request.device, request.threads, dtypes);
+  report.device_name = place.name;
+  report.isa = place.isa;
+  report.threads = place.threads;
+  report.copy = place.ceilings.copy;
+  for (DType t : dtypes) {
+    const NamedRate& rate = place.ceilings.flops.at(t);
+    report.flops.push_back({cat(name_of(t), " ", rate.name), rate.per_second});
+  }
+  for (AttentionRow& row : report.rows)
+    row.best = {place.ceilings.flops.at(row.cell.dtype).per_second, report.copy};
+}
+
+}  // namespace
+
+std::string_view AttentionRow::gate() const {
+  switch (status) {
+    case Status::timed:
+      return "passed";
+    case Status::planned:
+      return "planned";
+    case Status::no_memory:
+      return "no memory";
+    case Status::skipped:
+      return "not run";
+    default:
+      return "failed";
+  }
+}
+
+double AttentionRow::predicted_ms(AttentionPass p) const {
+  return sum_of_passes(p, best, [&](AttentionPass one) { return plan.cost(one); });
+}
+
+double AttentionRow::floor_ms(AttentionPass p) const {
+  return sum_of_passes(p, best, [&](AttentionPass one) { return cell.least(one); });
+}
+
+const AttentionRow* AttentionReport::first(AttentionRow::Status status) const {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const AttentionRow& r) { return r.status == status; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+std::size_t flush_bytes(const Device& device) {
+  if (device.is_meta()) return 0;
+  constexpr double kFarOver = 4;    // a cache does not forget in order
+  constexpr double kMost = 0x1p28;  // of a CPU, whose cache may be shared by a hundred cores
+  const double bytes = kFarOver * cache_bytes(device);
+  return static_cast<std::size_t>(device.type == DeviceType::cpu ? std::min(kMost, bytes) : bytes);
+}
+
+void check_attention_request(const AttentionRequest& request) {
+  const std::vector<OpListing> ops = list_ops();
+  std::vector<std::string> names = {"auto"};
+  for (const VariantListing& v : find_op(ops, kAttention).variants) names.push_back(v.name);
+  for (const std::string& wanted : request.variants) {
+    if (std::find(names.begin(), names.end(), wanted) == names.end())
+      throw_no_variant(kAttention, wanted, names, {});
+  }
+}
+
+AttentionReport bench_attention(const AttentionRequest& request,
+                                const std::function<void(const std::string&)>& progress) {
+  AttentionReport report;
+  report.command = request.command;
+  report.table = request.table;
+  report.device = request.device.str();
+  report.planned = request.device.is_meta();
+  report.passes = request.passes;
+  report.clock = request.clock;
+  report.datasheet = request.datasheet;
+  const RankOptions rank = common_rank(request);
+  AttentionReferences references(request.device, request.threads, request.seed);
+  for (const AttentionCell& cell : request.cells) {
+    for (AttentionRow& row : rows_of(request, rank, cell)) {
+      report.stopped = report.stopped || (request.stop && request.stop());
+      if (report.stopped) break;
+      progress(cat(cell.str(), ": ", row.variant));
+      if (row.status == AttentionRow::Status::timed) run_row(request, rank, references, row);
+      report.rows.push_back(std::move(row));
+    }
+  }
+  if (request.laws) report.laws = laws_of(rank, report.rows);
+  if (!report.planned) {
+    progress("measuring ceilings");
+    set_place(request, report);
+  }
+  set_speedups(report.rows, references.baseline());
+  progress("");
+  return report;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,141 @@
+#include "studies/memory/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "device/device_room.h"
+#include "report/html/memory_html.h"
+#include "report/charts/memory_svg.h"
+#include "train/memory_prediction.h"
+#include "train/presets.h"
+
+namespace kiln::cli {
+namespace {
+
+constexpr double kCpuSeconds = 4e12;  // FLOPs that take a CPU of two cores half a minute
+
+std::string title_of(const MemoryRow& r) {
+  return fmt::format("{}, {}, {}, batch {}, ctx {}", r.size.name, name_of(r.spec.mode),
+                     name_of(r.spec.precision), r.spec.step.batch, r.spec.step.context);
+}
+
+void write_files(const MemoryRequest& request, const MemoryRecord& record, const MemoryAnalysis& a,
+                 MemoryRow& row) {
+  std::string name = fmt::format("{}-{}-b{}-c{}-{}", row.size.name, name_of(row.spec.precision),
+                                 row.spec.step.batch, row.spec.step.context, name_of(row.spec.mode));
+  if (request.preset != "optimized") name += fmt::format("-{}", request.preset);
+  if (request.recompute != Recompute::none) name += fmt::format("-{}", name_of(request.recompute));
+  std::replace(name.begin(), name.end(), ':', '-');
+  for (const std::string& kind : request.exports) {
+    const std::string path =
+        (std::filesystem::path(request.folder) / fmt::format("{}.{}", name, kind)).string();
+    AtomicFile file(path);
+    const TextSink sink = [&file](std::string_view text) { file.append(text); };
+    const std::string title = fmt::format("kiln memory: {} on {}", title_of(row), record.device);
+    if (kind == "svg") sink(memory_svg(record, a, title));
+    if (kind == "html") write_memory_html(record, a, title, sink);
+    if (kind == "pickle") write_snapshot_pickle(record, sink);
+    if (kind == "json") write_snapshot_json(record, sink);
+    file.commit();
+    row.files.push_back(path);
+  }
+}
+
+void read_trace(const MemoryRequest& request, const MemoryRecord& record, MemoryRow& row) {
+  const MemoryAnalysis a = analyse(record);
+  row.peak = a.peak;
+  if (!record.events.empty()) row.peak_phase = record.events[a.peak.event].phase;
+  row.own_peak = a.own_peak;
+  row.phases = a.phases;
+  row.events = record.events.size();
+  row.dropped = record.dropped;
+  row.by_op = group_by(record, a, op_key);
+  row.by_line = group_by(record, a, line_key);
+  row.by_layer = group_by(record, a, layer_key);
+  for (const LargeAllocation& l : largest_allocations(record, a, request.detail)) {
+    row.largest.push_back({l.bytes, l.count, l.live_at_peak, op_key(record, l.origin),
+                           line_key(record, l.origin), l.origin.function, l.layers, l.origin.tag});
+  }
+  const auto T = static_cast<std::size_t>(row.spec.step.context);
+  row.scores = scores_at_peak(a, static_cast<std::size_t>(row.spec.step.batch * row.spec.model.heads) * T *
+                                     T * size_of(policy_of(row.spec.precision).compute));
+  write_files(request, record, a, row);
+}
+
+void run_row(const MemoryRequest& request, MemoryRow& row) {
+  const RankOptions rank = memory_rank(request, row.spec);
+  row.floor = floor_bytes(row.spec);
+  row.params = static_cast<std::size_t>(count_params(row.spec.model).total());
+  row.stream =
+      static_cast<std::size_t>(row.spec.step.batch * row.spec.step.context * row.spec.model.d_model) *
+      size_of(policy_of(row.spec.precision).value);
+  const MemoryTraceOptions options{.steps = request.steps, .most_events = request.most_events};
+  const TracedStep planned = trace_step(row.spec, planned_for(rank), options);
+  row.predicted = planned.stats;
+  row.not_measured = why_not_run(request, planned.stats, planned.flops, options.steps);
+  if (!row.not_measured.empty()) return read_trace(request, planned.record, row);
+  const TracedStep run = trace_step(row.spec, rank, options);
+  row.measured = run.stats;
+  read_trace(request, run.record, row);
+}
+
+}  // namespace
+
+RankOptions memory_rank(const MemoryRequest& request, StepSpec& spec) {
+  RankOptions rank = options_for(request.device, request.threads, request.seed);
+  const RunVariants chosen = choose_variants(request.preset, request.variants, request.device.target);
+  chosen.apply_to(spec.model);
+  rank.variants = chosen.ops;
+  return rank;
+}
+
+std::string why_not_run(const MemoryRequest& request, const MemoryStats& predicted, double flops, int steps) {
+  if (request.device.is_meta()) return "meta runs no kernels";
+  if (request.measure == MeasureChoice::never) return "not asked for";
+  const std::size_t room = room_on(request.device);
+  if (predicted.peak_total > room - room / 10)
+    return fmt::format("{} are free on {}", human({room}), request.device.str());
+  if (request.measure == MeasureChoice::automatic && request.device.type == DeviceType::cpu &&
+      flops * steps > kCpuSeconds)
+    return fmt::format("{:.3g} TFLOP take this CPU too long; --measure always runs it", flops * steps / 1e12);
+  return {};
+}
+
+MemoryReport memory_report(const MemoryRequest& request,
+                           const std::function<void(const std::string&)>& progress) {
+  MemoryReport report{request, {}};
+  if (!request.exports.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(request.folder, error);
+    if (error)
+      throw Error(fmt::format("cannot write to {}: {}", request.folder, error.message()),
+                  "name another folder with --out");
+  }
+  for (const ModelSize& size : request.sizes) {
+    for (const int64_t context : request.contexts) {
+      for (const Precision precision : request.precisions) {
+        for (const StepMode mode : request.modes) {
+          MemoryRow row;
+          row.size = size;
+          row.spec.model = config_of(size);
+          row.spec.model.recompute = request.recompute;
+          row.spec.precision = precision;
+          row.spec.step.batch = request.batch;
+          row.spec.step.context = context;
+          row.spec.step.micro_steps = request.micro_steps;
+          row.spec.mode = mode;
+          progress(title_of(row));
+          run_row(request, row);
+          report.rows.push_back(std::move(row));
+        }
+      }
+    }
+  }
+  return report;
+}
+
+}  // namespace kiln::cli

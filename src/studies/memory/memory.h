@@ -1,0 +1,76 @@
+// The work of `kiln memory`: steps traced on meta and, where that takes seconds, on the device; what the
+// traces say, kept as rows; pictures and snapshots written on the way.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kiln/bench_check.h"
+#include "model/size_registry.h"
+#include "studies/memory/memory_study.h"
+
+namespace kiln::cli {
+
+enum class MeasureChoice { automatic, always, never };
+
+struct MemoryRequest {
+  std::vector<ModelSize> sizes;
+  std::vector<int64_t> contexts;
+  std::vector<Precision> precisions;
+  std::vector<StepMode> modes;
+  std::string preset = "optimized", variants;
+  Recompute recompute = Recompute::none;
+  int64_t batch = 4;
+  int micro_steps = 1;
+  int steps = 2;       // to trace; the second finds what the first left behind
+  double detail = 10;  // per cent of all allocations, the largest
+  std::size_t most_events = MemoryTrace::kEvents;
+  std::vector<std::string> exports;  // svg, html, pickle, json
+  std::string folder;                // for them
+  MeasureChoice measure = MeasureChoice::automatic;
+  Device device;
+  int threads = 0;
+  uint64_t seed = 0;
+};
+
+struct MemoryRow {
+  ModelSize size{};
+  StepSpec spec;
+  MemoryStats predicted;
+  std::optional<MemoryStats> measured;
+  std::string not_measured;  // why not
+  std::size_t floor = 0, stream = 0, params = 0;
+  // Of the trace: on the device where it ran, else on meta.
+  MemoryPeak peak;
+  Phase peak_phase = Phase::setup;
+  PerTag<std::size_t> own_peak{};
+  std::vector<PhasePeak> phases;
+  std::size_t events = 0, scores = 0;
+  int64_t dropped = 0;
+  std::vector<MemoryGroup> by_op, by_line, by_layer;
+  struct Large {
+    std::size_t bytes = 0;
+    int64_t count = 0, live_at_peak = 0;
+    std::string op, line, function;
+    std::vector<std::string> layers;
+    Tag tag = Tag::activation;
+  };
+  std::vector<Large> largest;
+  std::vector<std::string> files;
+};
+
+struct MemoryReport {
+  MemoryRequest request;
+  std::vector<MemoryRow> rows;
+};
+
+MemoryReport memory_report(const MemoryRequest& request,
+                           const std::function<void(const std::string&)>& progress);
+
+// What a step of the request runs with, and whether running it is a matter of seconds.
+RankOptions memory_rank(const MemoryRequest& request, StepSpec& spec);
+std::string why_not_run(const MemoryRequest& request, const MemoryStats& predicted, double flops, int steps);
+
+}  // namespace kiln::cli

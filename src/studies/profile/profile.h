@@ -1,0 +1,114 @@
+// The work of `kiln profile`: a training step traced, and beside it its forward pass as inference runs it and
+// attention taken apart; everything the pages say is counted from these traces.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/tune_file.h"
+#include "studies/op/op.h"
+#include "studies/step/step.h"
+#include "perf/trace/step_tracer.h"
+#include "perf/trace/trace_tables.h"
+
+namespace kiln::cli {
+
+inline constexpr int64_t kLargestContext = -1;
+
+struct ProfileRequest {
+  std::vector<ModelSize> sizes;   // with the vocabulary asked for
+  std::vector<int64_t> contexts;  // kLargestContext: the largest power of two whose step fits
+  std::vector<Precision> precisions;
+  std::string preset = "optimized", variants;
+  Recompute recompute = Recompute::none;
+  GraphChoice graph = GraphChoice::automatic;
+  int64_t batch = 1;
+  int micro_steps = 1;
+  TraceOptions trace;
+  std::optional<TraceSource> source;  // of a GPU's times; without one CUPTI, or events where it is refused
+  std::vector<StepPhase> phases;      // whose kernels are listed
+  double above = 0.01;                // share of forward from which a kernel that is no product is named
+  int kernels = 8;                    // to list for each phase
+  bool stacks = false;                // also who called each op, in a pass of its own
+  std::optional<TuneFile> tuning;
+  Device device;
+  int threads = 0;
+  uint64_t seed = 0;
+  std::string folder;  // for the timelines
+};
+
+// Attention's three parts at the step's shape, and all of attention as the step runs it.
+struct AttentionStudy {
+  bool in_the_step = false;  // else it was run beside it, as `composed`
+  int layers = 1;            // whose parts these are
+  std::array<AttentionPart, 3> parts;
+  std::string variant;  // of the step
+  double step_ms = 0;   // of attention in the step's forward, all layers
+  std::string why_not;  // where there are no parts
+};
+
+struct StepProfile {
+  enum class Status { traced, no_memory, failed };
+  Status status = Status::traced;
+  std::string reason;
+
+  ModelSize size{};
+  StepSpec spec;
+  std::string preset, variants;
+  bool tuned = false;
+
+  TraceSource source = TraceSource::clock;
+  std::string note;       // why not CUPTI, where it was wanted
+  bool captured = false;  // the timed steps were graphs
+  TracedSteps full;       // the training step
+  TracedSteps forward;    // the loss with no gradient wanted
+  TracedSteps stacks;     // the training step again, with the callers of its ops; empty where not asked for
+  Timing timer;           // of the step without a tracer, seconds
+  std::optional<double> host_ms;
+  MemoryStats predicted, measured;
+  int planned_ops = 0;  // what meta said the step would call
+  OpRates rates;
+  ModelWork model;
+  AttentionStudy attention;
+  std::size_t room = 0;
+  std::string file;  // the timeline
+
+  bool traced() const { return status == Status::traced; }
+  const Trace& step() const { return full.median(); }
+  double tracing_cost() const;  // share of a step; by pairs where steps with and without took turns
+  std::optional<PlainStep> plain() const {
+    if (!host_ms) return {};
+    return PlainStep{1e3 * timer.p50, *host_ms};
+  }
+  // Of the traced step, against the timer.
+  double difference() const { return timer.p50 > 0 ? step().ms() / (1e3 * timer.p50) - 1 : 0; }
+  std::string name() const;  // "tiny-bf16-b1-ctx128"
+};
+
+struct ProfileReport {
+  std::string device, device_name, isa;
+  int threads = 1;
+  double copy = 0;               // bytes/s
+  std::vector<NamedRate> flops;  // per dtype of products
+  std::vector<StepPhase> phases;
+  double above = 0.01;
+  int kernels = 8;
+  std::vector<StepProfile> steps;
+};
+
+// Throws Error for what cannot be traced: meta, a graph where the device has none, a source it does not have.
+void check_profile(const ProfileRequest& request);
+
+// The request has passed check_profile(). Writes the timelines. A step that finds no memory is told as such.
+ProfileReport run_profile(const ProfileRequest& request,
+                          const std::function<void(const std::string&)>& progress);
+
+ModelWork model_work(const StepSpec& spec);
+
+// The largest power of two, from 128 on, for which `fits` says yes; 128 where none does.
+int64_t largest_context(const std::function<bool(int64_t)>& fits);
+
+}  // namespace kiln::cli

@@ -1,0 +1,125 @@
+#include "studies/ranks/zero.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "device/device_room.h"
+#include "kiln/bench_check.h"
+#include "studies/place.h"
+#include "perf/comm/overlap_replay.h"
+#include "train/memory_prediction.h"
+#include "train/presets.h"
+
+namespace kiln::cli {
+namespace {
+
+// Threads of one process share the machine's memory, ranks of one GPU the GPU's.
+std::string why_no_room(const BenchZeroRequest& r, const ZeroRow& row) {
+  if (!r.measure) return "not asked for";
+  const double needed = static_cast<double>(row.planned.memory.after_step.peak_total) * row.ranks;
+  const std::size_t room = room_on(r.device);
+  if (needed <= static_cast<double>(room)) return {};
+  return fmt::format("{} ranks need {} here, {} are available", row.ranks,
+                     human({static_cast<std::size_t>(needed)}), human({room}));
+}
+
+}  // namespace
+
+double ZeroRow::state_of(const MemoryStats& m) {
+  double bytes = 0;
+  for (const Tag t : {Tag::param, Tag::master, Tag::grad, Tag::optim})
+    bytes += static_cast<double>(m.live[t]);
+  return bytes;
+}
+
+std::optional<double> ZeroRow::state() const {
+  return measured ? std::optional(state_of(measured->memory.after_step)) : std::nullopt;
+}
+
+std::string strategy_of_stage(std::string_view stage) {
+  if (stage == "0") return "ddp:bucketed";
+  if (stage == "3") return "fsdp";
+  return fmt::format("zero{}", stage);
+}
+
+const ZeroRow* BenchZeroReport::unsharded(int ranks) const {
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const ZeroRow& r) { return r.stage == "0" && r.ranks == ranks; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+std::optional<double> BenchZeroReport::predicted_us(const ZeroRow& row) const {
+  if (!request.link || !row.measured || row.compute <= 0) return {};
+  const CallSeconds seconds = seconds_on(*request.link, row.ranks);
+  double beside = 0, alone = 0;
+  for (const LedgerEntry& e : row.planned.ledger.entries)
+    (e.bucket ? beside : alone) += 1e6 * seconds(e.collective, e.bytes);
+  return std::max(1e6 * row.compute, beside) + alone;
+}
+
+std::optional<double> BenchZeroReport::floor_us(const ZeroRow& row) const {
+  if (!row.measured || row.compute <= 0) return {};
+  const double wire = request.link ? 1e6 * row.theory.sent / request.link->bandwidth : 0;
+  return std::max(1e6 * row.compute, wire);
+}
+
+void check_bench_zero(const BenchZeroRequest& r) {
+  if (r.device.is_meta() && r.measure)
+    throw Error("meta runs no kernels, so there is nothing to measure", "say --measure off",
+                ErrorKind::usage);
+  for (const int n : r.ranks) check_study_ranks(r.transport, n);
+  check_config(config_of(r.size));
+}
+
+BenchZeroReport bench_zero(const BenchZeroRequest& r,
+                           const std::function<void(const std::string&)>& progress) {
+  BenchZeroReport report;
+  report.request = r;
+  report.parameters = count_params(config_of(r.size)).total();
+  std::map<int, double> compute;
+  const std::unique_ptr<Ranks> processes =
+      launched_ranks(fmt::format("bench zero {} {}", r.size.name, r.batch));
+  for (const int ranks : r.ranks) {
+    for (const std::string& stage : r.stages) {
+      report.stopped = report.stopped || (r.stop && r.stop());
+      if (report.stopped) break;
+      progress(fmt::format("{} stage {}, {} rank{}", r.size.name, stage, ranks, ranks == 1 ? "" : "s"));
+      RanksWork work = work_of(r, ranks, r.batch);
+      work.processes = processes.get();
+      const MakeRankStrategy make = strategy_maker(strategy_of_stage(stage), {r.bucket_mb, DType::f32});
+      ZeroRow row;
+      row.stage = stage;
+      row.ranks = ranks;
+      row.planned = plan_ranks(work, make);
+      const bool narrow = layout_for(r.precision, work.spec.step, ranks).narrow_grads;
+      row.theory = zero_theory(stage, policy_of(r.precision, narrow), report.parameters, ranks);
+      row.not_measured = why_no_room(r, row);
+      if (row.not_measured.empty()) {
+        if (!compute.contains(ranks)) compute[ranks] = time_ranks(work, compute_alone(DType::f32)).timing.p50;
+        row.compute = compute[ranks];
+        row.measured = time_ranks(work, make);
+        if (!row.measured->here) continue;  // a process that is not the first rank
+        const auto first = std::find_if(report.rows.begin(), report.rows.end(), [&](const ZeroRow& other) {
+          return other.ranks == ranks && other.measured;
+        });
+        if (first != report.rows.end())
+          row.wrong = wrong_loss(*row.measured, *first->measured, fmt::format("stage {}", first->stage));
+      }
+      report.rows.push_back(std::move(row));
+    }
+  }
+  progress("");
+  if (processes) processes->finish();
+  const MeasuredPlace place =
+      find_place(r.device.is_meta() ? Device::cpu() : r.device, threads_per_rank(r.threads, r.ranks.back()));
+  report.device = r.device.str();
+  report.device_name = place.name;
+  report.isa = place.isa;
+  report.threads = place.threads;
+  return report;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,59 @@
+// The work of `kiln tune`: the matrix products of real training steps, each measured with every algorithm the
+// library suggests for it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/precision.h"
+#include "device/device.h"
+#include "tune/tune_file.h"
+#include "model/config.h"
+#include "model/size_registry.h"
+
+namespace kiln::cli {
+
+struct TuneRequest {
+  std::vector<ModelSize> sizes;  // with the vocabulary asked for
+  std::vector<int64_t> contexts;
+  std::vector<Precision> precisions;
+  std::string variants;  // on top of the optimized preset
+  Recompute recompute = Recompute::none;
+  int64_t batch = 4;
+  int micro_steps = 1;
+  Device device;
+  uint64_t seed = 0;
+};
+
+// The products of one step.
+struct TunedStep {
+  ModelSize size{};
+  int64_t context = 0;
+  Precision precision = Precision::bf16;
+  std::vector<MatmulChoice> products;  // calls: in one step
+  double default_us() const;           // of all its products together
+  double tuned_us() const;
+};
+
+struct TuneReport {
+  TunePlace place;
+  std::string file;  // where the choices were written
+  std::vector<TunedStep> steps;
+  std::size_t choices = 0;  // the file holds, those of earlier measurements with them
+};
+
+using TuneNote = std::function<void(const std::string& text)>;
+
+// Throws Error(unavailable) for a device without a choice, before anything is run. `progress` is told what is
+// being measured, `say` what a person must know; `out` is the folder of the file.
+TuneReport tune(const TuneRequest& request, const std::string& out, const TuneNote& progress,
+                const TuneNote& say);
+
+// "2048x2304x768 bf16*bf16T->bf16": a problem without its strides and alignments.
+std::string readable_problem(const std::string& problem);
+
+std::string tune_page(const TuneReport& report);  // a table
+std::string tune_json(const TuneReport& report);
+
+}  // namespace kiln::cli

@@ -1,0 +1,38 @@
+// The parts of a checkpoint that do not depend on who writes it: which tensors stand in which file and where,
+// the texts beside them, and how the folder gets its name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/safetensors_writer.h"
+#include "model/hf_save.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/manifest.h"
+
+namespace kiln {
+
+// config.json of the model as it is saved: fp32.
+HfConfig saved_config(const CheckpointParts& parts);
+
+// A file of tensors, to the byte, before any is written.
+struct TensorFile {
+  std::string name;
+  std::string front;  // all that stands before the tensors
+  std::vector<SafetensorsDeclaration> tensors;
+  std::vector<uint64_t> begins;  // of each, bytes of the file
+  uint64_t bytes = 0;            // of the file
+};
+
+std::vector<SafetensorsDeclaration> moment_declarations(const std::vector<WeightSpec>& weights);  // m.*, v.*
+std::vector<TensorFile> tensor_files(const HfConfig& config);  // the weights', then the optimizer's
+
+// Tokenizer, state and manifest; config.json is there already. `files` are those of the tensors.
+void write_texts(const std::string& folder, const RunFolder& run, const CheckpointParts& parts,
+                 const TrainState& state, std::vector<ManifestFile> files);
+
+// Under its final name, and on the disk as that.
+void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name);
+
+}  // namespace kiln

@@ -1,0 +1,25 @@
+#include "train/checkpoint/checkpoint_manager.h"
+
+#include <new>
+
+namespace kiln {
+
+void RunSaver::save(const TrainState& state) {
+  try {
+    last_good_ = parts_.comm != nullptr ? save_checkpoint_of_ranks(run_, parts_, state, options_.keep, warn_)
+                                        : save_checkpoint(*run_, parts_, state, options_.keep, warn_);
+    error_.reset();
+  } catch (const Error& e) {
+    error_ = e;
+  } catch (const std::bad_alloc&) {
+    error_ = Error("out of memory on the host while saving");
+  }
+  if (!error_) return;
+  if (options_.stop_on_error) throw Error(*error_);
+  if (warn_)
+    warn_(cat("STEP ", state.step(), " WAS NOT SAVED: ", error_->what(), ". Training goes on; ",
+              last_good_.empty() ? std::string("there is no checkpoint yet")
+                                 : cat("the last good checkpoint is ", last_good_)));
+}
+
+}  // namespace kiln

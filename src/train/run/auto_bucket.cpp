@@ -1,0 +1,48 @@
+#include "train/run/auto_bucket.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "kiln/train_options.h"
+#include "perf/comm/bucket_size.h"
+#include "rows/result_log.h"
+
+namespace kiln::cli {
+
+namespace {
+
+struct Known {
+  SumCost cost;
+  std::string from;
+};
+
+// In the folder of results, or beside the run, where `bench allreduce` with the default --out leaves them.
+Known known_link(const TrainRequest& r) {
+  if (!r.link.empty()) return {sum_cost(LinkModel::parse(r.link, "--link"), r.ranks), "the modelled link"};
+  const std::string transport = r.transport == "auto" ? "threads" : r.transport;
+  for (const std::string& folder : {r.results, std::filesystem::path(r.run).parent_path().string()}) {
+    if (folder.empty()) continue;
+    if (const auto fit = stored_link(read_results(folder).rows, transport, r.device.str(), r.ranks))
+      return {sum_cost(*fit), fmt::format("rows of bench allreduce in {}", folder)};
+  }
+  throw Error(
+      fmt::format("--bucket-mb is 'auto', and nothing is known of {} ranks on {}", r.ranks, transport),
+      fmt::format("measure them first: `kiln bench allreduce --ranks {} --transport {}`", r.ranks, transport),
+      ErrorKind::unavailable);
+}
+
+}  // namespace
+
+AutoBucket auto_bucket(const TrainRequest& r, int64_t parameters) {
+  const auto [cost, from] = known_link(r);
+  const auto width = std::min(size_of(policy_of(precision_of(r)).grad), size_of(strategy_of(r).wire));
+  const BestBucket best = best_bucket(static_cast<double>(parameters) * static_cast<double>(width), cost);
+  return {best.bytes / 1e6,
+          fmt::format("buckets of {:.3g} MB: a sum costs {:.3g} us a call and goes at {:.3g} GB/s, by {}",
+                      best.bytes / 1e6, 1e6 * cost.o, cost.w / 1e9, from)};
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,57 @@
+#include "train/run/run_recorder.h"
+
+#include "base/error.h"
+#include "train/run/text_generator.h"
+
+namespace kiln::cli {
+namespace {
+
+// What the model makes of the prompt now; nothing where there is no tokenizer to read it with. Temperature a
+// little below 1: a model this young is too often surprised by its own mistakes.
+std::string sample_text(const TrainRequest& r, const CheckpointParts& parts) {
+  if (parts.tokenizer == nullptr || r.sample_tokens == 0) return {};
+  GenerateOptions options;
+  options.tokens = r.sample_tokens;
+  options.context = r.context;
+  options.sampling.temperature = 0.8;
+  options.seed = r.seed;
+  TextGenerator generator(parts.ctx, parts.model, *parts.tokenizer);
+  // A line's end before it all: texts of one document never showed the model how a text begins.
+  return r.prompt + generator.generate(r.prompt.empty() ? "\n" : r.prompt, options).samples.front().text;
+}
+
+}  // namespace
+
+void RunKeeper::on_step(const StepReport& r) {
+  RunTotals& t = state_.totals;
+  if (r.step == 1) t.first_loss = r.loss;
+  t.last_loss = r.loss;
+  if (warm_) {
+    t.seconds += r.seconds;
+    t.tokens += r.tokens;
+  }
+  warm_ = true;
+  view_.on_step(r);
+}
+
+void RunKeeper::on_save(const StepScalars& last) {
+  state_.scalars = last;
+  if (!request_.overfit) state_.loader = loader_.state();  // else the first batch is always the one
+  saver_.save(state_);
+  if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
+}
+
+void RunKeeper::on_sample(int64_t step) {
+  if (const std::string text = sample(); !text.empty()) view_.on_sample_text(step, text);
+}
+
+std::string RunKeeper::sample() {
+  try {
+    return sample_text(request_, parts_);
+  } catch (const Error& e) {
+    view_.on_warning(cat("no sample: ", e.what()));
+    return {};
+  }
+}
+
+}  // namespace kiln::cli

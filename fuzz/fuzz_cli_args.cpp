@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kiln/command_line.h"
 #include "base/one_line.h"
+#include "kiln/command_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<std::string> args;
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (request.text.empty() == !request.run) std::abort();  // exactly one of the two
   } catch (const kiln::Error& error) {
     if (error.kind() != kiln::ErrorKind::usage) std::abort();
-    const std::string line = kiln::cli::one_line(error.what());
+    const std::string line = kiln::one_line(error.what());
     if (line.empty() || line.find('\n') != std::string::npos) std::abort();
   }
   return 0;

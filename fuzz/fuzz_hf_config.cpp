@@ -8,16 +8,17 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
+#include "merge_patch.h"
 #include "model/hf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);
   try {
     if (text.starts_with('+')) {
-      static const nlohmann::json kWhole = nlohmann::json::parse(kiln::hf_config_json({}));
-      nlohmann::json page = kWhole;
-      page.merge_patch(kiln::parse_json(std::string_view(text).substr(1), {}, "input"));
+      static const kiln::Json kWhole = kiln::Json::parse(kiln::hf_config_json({}));
+      kiln::Json page = kWhole;
+      kiln::merge_patch(page, kiln::parse_json(std::string_view(text).substr(1), {}, "input"));
       text = page.dump();
     }
     const kiln::HfConfig config = kiln::parse_hf_config(text, "input");

@@ -1,4 +1,4 @@
-// The texts the kernel gives us are parsed by hand; whatever stands there must not hurt.
+// The kernel's text files are parsed by our own code; no content may break it.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -6,14 +6,19 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 
 namespace {
 
-void check_depth(const nlohmann::json& value, int left) {
+void check_depth(const kiln::Json& value, int left) {
   if (left < 0) std::abort();
-  for (const auto& child : value) {
+  const auto check = [left](const kiln::Json& child) {
     if (child.is_structured()) check_depth(child, left - 1);
+  };
+  if (value.is_array()) {
+    for (const kiln::Json& child : value) check(child);
+  } else {
+    for (const auto& [key, child] : value.items()) check(child);
   }
 }
 
@@ -24,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   kiln::JsonLimits limits{.max_bytes = 1 << 16, .max_depth = 8, .max_values = 1000};
   limits.comments = size % 2 == 1;
   try {
-    const nlohmann::json value = kiln::parse_json(text, limits, "input");
+    const kiln::Json value = kiln::parse_json(text, limits, "input");
     if (value.is_structured()) check_depth(value, limits.max_depth - 1);
     if (kiln::parse_json(value.dump(), limits, "again") != value) std::abort();
     const kiln::JsonValue root(value, "input");

@@ -1,4 +1,4 @@
-// Any words are a link or an Error that names the option. A link that is taken has times that can be waited
+// Any text is a link or an Error that names the option. A link that is taken has times that can be waited
 // for, and is the same link when its own words are read again.
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Whatever a stranger says at the door of a meeting over TCP, the ranks it is for meet; and whatever answers
-// a rank in place of rank 0, it gets a text or an Error.
+// Whatever a stranger sends to a TCP rendezvous, the ranks it is for complete it; and whatever answers a rank
+// in place of rank 0, it gets a text or an Error.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,10 +16,10 @@
 
 namespace {
 
-using kiln::TcpMeetingOptions;
+using kiln::TcpRendezvousOptions;
 
-TcpMeetingOptions options(int rank, int port) {
-  TcpMeetingOptions o;
+TcpRendezvousOptions options(int rank, int port) {
+  TcpRendezvousOptions o;
   o.port = port;
   o.rank = rank;
   o.world = 2;
@@ -46,18 +46,18 @@ void say(int file, const std::uint8_t* data, std::size_t size) {
 }
 
 void stranger_at_the_door(const std::uint8_t* data, std::size_t size) {
-  const auto first = kiln::open_tcp_meeting(options(0, 0));
+  const auto first = kiln::open_tcp_rendezvous(options(0, 0));
   const int file = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = loopback(first->port());
   if (::connect(file, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::abort();
   say(file, data, size);
   ::shutdown(file, SHUT_WR);
   std::thread second([port = first->port()] {
-    const auto meeting = kiln::open_tcp_meeting(options(1, port));
-    meeting->meet();
-    if (meeting->exchange("b")[0] != "a") std::abort();
+    const auto rendezvous = kiln::open_tcp_rendezvous(options(1, port));
+    rendezvous->rendezvous();
+    if (rendezvous->exchange("b")[0] != "a") std::abort();
   });
-  first->meet();
+  first->rendezvous();
   if (first->exchange("a")[1] != "b") std::abort();
   second.join();
   ::close(file);
@@ -80,9 +80,9 @@ void stranger_in_the_house(const std::uint8_t* data, std::size_t size) {
     ::close(file);
   });
   try {
-    const auto meeting = kiln::open_tcp_meeting(options(1, ntohs(address.sin_port)));
-    meeting->meet();
-    (void)meeting->exchange("b");
+    const auto rendezvous = kiln::open_tcp_rendezvous(options(1, ntohs(address.sin_port)));
+    rendezvous->rendezvous();
+    (void)rendezvous->exchange("b");
   } catch (const kiln::Error& error) {
     if (std::string(error.what()).find("[rendezvous]") != 0) std::abort();
   }

@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/safetensors_header.h"
 
 namespace {
 
-using nlohmann::json;
-
 // Bytes of a tensor by its entry; throws where the entry is not as it must be.
-std::pair<uint64_t, uint64_t> range_of(const json& entry) {
+std::pair<uint64_t, uint64_t> range_of(const kiln::Json& entry) {
   static const std::map<std::string, unsigned __int128> kBits = {
       {"F64", 64}, {"F32", 32},    {"F16", 16},    {"BF16", 16},   {"I64", 64},    {"U64", 64},   {"I32", 32},
       {"U32", 32}, {"I16", 16},    {"U16", 16},    {"I8", 8},      {"U8", 8},      {"BOOL", 8},   {"C64", 64},
@@ -28,21 +26,22 @@ std::pair<uint64_t, uint64_t> range_of(const json& entry) {
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     if (!entry.contains(key)) wrong();
   }
-  const json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
-  if (!dtype.is_string() || !kBits.contains(dtype) || !shape.is_array() || !offsets.is_array()) wrong();
+  const kiln::Json &dtype = entry["dtype"], &shape = entry["shape"], &offsets = entry["data_offsets"];
+  if (!dtype.is_string() || !kBits.contains(dtype.text()) || !shape.is_array() || !offsets.is_array())
+    wrong();
   if (offsets.size() != 2 || shape.size() > kiln::SafetensorsHeader::kMostAxes) wrong();
-  for (const json* list : {&shape, &offsets}) {
-    for (const json& n : *list) {
+  for (const kiln::Json* list : {&shape, &offsets}) {
+    for (const kiln::Json& n : *list) {
       if (!n.is_number_unsigned()) wrong();
     }
   }
   unsigned __int128 elements = 1;
-  for (const json& n : shape) {
+  for (const kiln::Json& n : shape) {
     elements *= n.get<uint64_t>();
     if (elements > UINT64_MAX) wrong();
   }
-  const unsigned __int128 bits = elements * kBits.at(dtype);
-  const uint64_t begin = offsets[0], end = offsets[1];
+  const unsigned __int128 bits = elements * kBits.at(dtype.text());
+  const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
   if (bits > UINT64_MAX || bits % 8 != 0 || end < begin || end - begin != static_cast<uint64_t>(bits / 8))
     wrong();
   return {begin, end};
@@ -56,12 +55,12 @@ bool allowed_by_rules(std::string_view file) {
     if (length > file.size() - 8) return false;
     const std::string_view text = file.substr(8, length);
     if (!text.starts_with('{')) return false;
-    const json page = kiln::parse_json(text, {}, "rules");
+    const kiln::Json page = kiln::parse_json(text, {}, "rules");
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
     for (const auto& [name, entry] : page.items()) {
       if (name == "__metadata__") {
         if (!entry.is_object()) return false;
-        for (const json& value : entry) {
+        for (const auto& [key, value] : entry.items()) {
           if (!value.is_string()) return false;
         }
       } else {

@@ -1,4 +1,4 @@
-// Any bytes are a file of tokens, all of which can be read and lie within the vocabulary, or an Error that
+// Any bytes are a file of tokens, all of which can be read and are within the vocabulary, or an Error that
 // names the file; and any text is a dataset.json or an Error. The first byte chooses the name, since names
 // matter for headerless files.
 #include <algorithm>

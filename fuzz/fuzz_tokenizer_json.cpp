@@ -6,20 +6,20 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "data/byte_tokenizer.h"
 #include "data/hf_tokenizer.h"
 #include "data/load_tokenizer.h"
+#include "merge_patch.h"
 #include "tokenizer_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);
   try {
     if (text.starts_with('+')) {
-      static const nlohmann::json kBytes =
-          nlohmann::json::parse(kiln::tokenizer_json(*kiln::make_byte_tokenizer()));
-      nlohmann::json page = kBytes;
-      page.merge_patch(kiln::parse_json(std::string_view(text).substr(1), {}, "input"));
+      static const kiln::Json kBytes = kiln::Json::parse(kiln::tokenizer_json(*kiln::make_byte_tokenizer()));
+      kiln::Json page = kBytes;
+      kiln::merge_patch(page, kiln::parse_json(std::string_view(text).substr(1), {}, "input"));
       text = page.dump();
     }
     const kiln::BpeModel model = kiln::parse_hf_tokenizer(text, "input");

@@ -5,9 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "data/byte_level.h"
 #include "data/vocab_merges.h"
+#include "merge_patch.h"
 #include "tokenizer_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -17,9 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::string vocab(text), merges;
     if (zero != std::string_view::npos) {
       merges = text.substr(0, zero);
-      nlohmann::json page = nlohmann::json::object();
+      kiln::Json page = kiln::Json::object();
       for (int b = 0; b < 256; ++b) page[kiln::to_byte_level(std::string(1, static_cast<char>(b)))] = b;
-      page.merge_patch(kiln::parse_json(text.substr(zero + 1), {}, "input"));
+      kiln::merge_patch(page, kiln::parse_json(text.substr(zero + 1), {}, "input"));
       vocab = page.dump();
     }
     const kiln::BpeModel model = kiln::parse_vocab_merges(vocab, merges, "vocab", "merges");

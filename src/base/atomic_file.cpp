@@ -28,9 +28,9 @@ bool sync_folder_of(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+  buffer_.reserve(kBufferBytes);  // first: an exception after the file is there would leave it
   file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file_ < 0) fail("cannot create");
-  buffer_.reserve(kBufferBytes);
 }
 
 AtomicFile::~AtomicFile() {
@@ -84,7 +84,7 @@ void AtomicFile::commit() {
     errno = why;
     fail("cannot write");
   }
-  if (!sync_folder_of(path_)) fail("cannot force to the disk the folder of");
+  if (!sync_folder_of(path_)) fail("cannot sync to disk the folder of");
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {

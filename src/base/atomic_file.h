@@ -1,5 +1,5 @@
-// A file that appears whole or not at all: written under a temporary name, forced to the disk, renamed, and
-// the folder forced to the disk too. Whoever dies in between leaves the old file, if there was one,
+// A file that appears whole or not at all: written under a temporary name, synced to disk, renamed, and
+// the folder synced to disk too. A crash in between leaves the old file, if there was one,
 // untouched.
 #pragma once
 
@@ -39,7 +39,7 @@ class AtomicFile {
   std::vector<std::byte> buffer_;  // the last bytes appended, not yet handed to the system
 };
 
-// A rename is safe from a power cut only once the folder it happened in is on the disk too. False, with errno
+// A rename is safe from a power cut only once the folder it happened in is on disk too. False, with errno
 // set, when that failed.
 bool sync_folder_of(const std::string& path);
 

@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/folder.h"
 
 namespace kiln {
 namespace {
@@ -23,10 +24,9 @@ bool holds_something(const std::string& folder) {
 }
 
 void check_removable(const std::string& folder, const AtomicFolder::MayRemove& may_remove) {
-  for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
-    const std::string name = e.path().filename().string();
-    if (e.is_symlink() || !e.is_regular_file() || !may_remove(name))
-      throw Error(cat("will not replace ", folder, ": it holds '", name, "', which is no part of a model"),
+  for (const FolderEntry& e : list_folder(folder)) {
+    if (e.kind != EntryKind::file || !may_remove(e.name))
+      throw Error(cat("will not replace ", folder, ": it holds '", e.name, "', which is no part of a model"),
                   "name another folder");
   }
 }
@@ -43,18 +43,18 @@ AtomicFolder::AtomicFolder(std::string path, bool replace, const MayRemove& may_
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   temporary_ = path_ + ".tmp";
   try {
-    if (fs::exists(path_) && !fs::is_directory(path_))
-      throw Error(cat(path_, " is there and is not a folder"));
+    if (fs::exists(path_) && !fs::is_directory(path_)) throw Error(cat(path_, " exists and is not a folder"));
     if (holds_something(path_)) {
       if (!replace)
-        throw Error(cat(path_, " is there and is not empty"),
+        throw Error(cat(path_, " exists and is not empty"),
                     "name another folder, or replace it with --force");
       check_removable(path_, may_remove);
     }
     if (fs::exists(temporary_)) {  // of a run that was broken off
-      if (!fs::is_directory(temporary_)) throw Error(cat(temporary_, " is there and is not a folder"));
+      if (!fs::is_directory(temporary_)) throw Error(cat(temporary_, " exists and is not a folder"));
       check_removable(temporary_, may_remove);
-      fs::remove_all(temporary_);
+      if (!remove_tree(temporary_))
+        throw Error(cat("cannot remove ", temporary_, ": ", std::strerror(errno)));
     }
     fs::create_directories(temporary_);
   } catch (const fs::filesystem_error& error) {
@@ -64,9 +64,7 @@ AtomicFolder::AtomicFolder(std::string path, bool replace, const MayRemove& may_
 }
 
 AtomicFolder::~AtomicFolder() {
-  if (!open_) return;
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  if (open_) remove_tree(temporary_);
 }
 
 void AtomicFolder::commit() {
@@ -83,10 +81,9 @@ void AtomicFolder::commit() {
     if (::rename(path_.c_str(), old.c_str()) != 0) fail();
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
     open_ = false;
-    std::error_code ignored;
-    fs::remove_all(old, ignored);
+    remove_tree(old);
   }
-  if (!sync_folder_of(path_)) throw Error(cat("cannot force to the disk the folder of ", path_));
+  if (!sync_folder_of(path_)) throw Error(cat("cannot sync to disk the folder of ", path_));
 }
 
 }  // namespace kiln

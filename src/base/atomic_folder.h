@@ -1,5 +1,5 @@
 // A folder that appears whole or not at all: filled under the name "<path>.tmp", renamed at the end. What
-// stood at the path before stays until then.
+// was at the path before stays until then.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ class AtomicFolder {
  public:
   // Whether a file of this name may be cleared away: what a broken run left in "<path>.tmp", and, with
   // `replace`, what the folder holds now. Anything else there, and any folder inside, is an Error, so that
-  // nothing is lost that somebody else put there.
+  // nothing is lost that others put there.
   using MayRemove = std::function<bool(std::string_view file_name)>;
 
   // Error when the path is a file, or a folder that is not empty and `replace` is not set.

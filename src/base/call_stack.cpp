@@ -101,7 +101,7 @@ const FunctionNames::Function* FunctionNames::at(std::size_t address) const {
 std::vector<std::string> FunctionNames::of(const CallStack& stack) const {
   std::vector<std::string> names;
   for (int i = 0; i < stack.count; ++i) {
-    // A frame holds where its call returns to, which may lie behind the function that called last.
+    // A frame holds where its call returns to, which may be past the end of the function that called last.
     const Function* f = at(reinterpret_cast<std::size_t>(stack.frames[static_cast<std::size_t>(i)]) - 1);
     const std::optional<std::string> name =
         f != nullptr ? short_name(demangled(f->name.c_str())) : std::nullopt;

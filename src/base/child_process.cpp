@@ -57,7 +57,7 @@ struct OpenFile {
 };
 
 // Between fork and exec: nothing but calls that are safe there.
-[[noreturn]] void become(char* const* words, int output, int errors, pid_t parent) {
+[[noreturn]] void become(char* const* args, int output, int errors, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
@@ -67,7 +67,7 @@ struct OpenFile {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(output >= 0 ? output : nothing, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
-  ::execv(words[0], words);
+  ::execv(args[0], args);
   const char* why = "cannot start it\n";
   (void)!::write(STDERR_FILENO, why, std::strlen(why));
   ::_exit(127);
@@ -100,9 +100,9 @@ void write_all(int to, const std::string& text) {
 
 }  // namespace
 
-ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& limits) {
+ChildResult run_child(const std::vector<std::string>& args, const ChildLimits& limits) {
   std::vector<char*> argv;
-  std::vector<std::string> copies = words;
+  std::vector<std::string> copies = args;
   argv.reserve(copies.size() + 1);
   for (std::string& word : copies) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -166,8 +166,7 @@ std::string in_a_copy(const std::function<std::string()>& work) {
   while (read_some(answer.from, text)) {
   }
   const int status = wait_for(child);
-  if (text.empty() || !WIFEXITED(status))
-    throw Error(cat("a process ended without an answer (", status, ")"));
+  if (text.empty() || !WIFEXITED(status)) throw Error(cat("a process ended without a reply (", status, ")"));
   if (text.front() == '=') return text.substr(1);
   const auto kind = static_cast<ErrorKind>(text.front() - '0');
   const std::size_t hint = text.find('\0');

@@ -1,4 +1,4 @@
-// A process of one's own: work that may hang, run out of memory or crash, without taking its caller along.
+// A child process for work that may hang, run out of memory or crash, without taking down its caller.
 #pragma once
 
 #include <functional>
@@ -24,9 +24,9 @@ struct ChildLimits {
   std::string output = {};  // the file its stdout goes to; none: it is dropped
 };
 
-// Runs `words` (the first is the program's path) with an empty stdin, in a process group of its own, so that
+// Runs `words` (the first is the program's path) with an empty stdin, in its own process group, so that
 // Ctrl-C reaches the caller alone. It dies with its caller.
-ChildResult run_child(const std::vector<std::string>& words, const ChildLimits& limits = {});
+ChildResult run_child(const std::vector<std::string>& args, const ChildLimits& limits = {});
 
 // What `work` returns when it is done in a copy of this process that ends then: whatever it started (CUDA,
 // threads) is gone with it. An Error it throws is thrown here. For callers with no other threads.

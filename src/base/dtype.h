@@ -54,7 +54,7 @@ constexpr DType dtype_of() {
 template <class T>
 using Accum = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// The dtype of saved statistics (rstd, logsumexp) beside data of dtype `t`.
+// The dtype of saved statistics (rstd, logsumexp) of data of dtype `t`.
 constexpr DType stat_dtype(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
 // Calls f with a value of the C++ type behind a floating dtype: with_float(t, [&](auto zero) { using T =

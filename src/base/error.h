@@ -29,11 +29,16 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// What an exception says, in words a user can act on: the library's own for missing memory is
+// "std::bad_alloc".
+const char* words_of(const std::exception& error) noexcept;
+
 // Joins the printed forms of its arguments. Here instead of fmt because nvcc cannot compile fmt 9 in C++20
 // and this header is included by .cu files.
 template <class... A>
 std::string cat(const A&... a) {
   std::ostringstream s;
+  s.exceptions(std::ios_base::badbit);  // or a stream without memory drops what does not fit, in silence
   (s << ... << a);
   return std::move(s).str();
 }

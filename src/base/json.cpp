@@ -1,195 +1,274 @@
 #include "base/json.h"
 
-#include <cmath>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <ostream>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
+#include "base/json_ascii.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
+// [key, value]: what an initializer list of an object is made of.
+bool is_member(const Json& item) { return item.is_array() && item.size() == 2 && item.front().is_string(); }
 
-// Builds the document from the parser's events and stops at the first thing that is not allowed. Nothing here
-// recurses, so a deep document is refused and not met by a stack overflow.
-class GuardedBuilder final : public json::json_sax_t {
+std::string_view kind_of(const Json& json) {
+  return json.is_null()      ? "null"
+         : json.is_boolean() ? "true or false"
+         : json.is_string()  ? "a string"
+         : json.is_array()   ? "an array"
+         : json.is_object()  ? "an object"
+                             : "a number";
+}
+
+[[noreturn]] void wrong_kind(const Json& json, std::string_view wanted) {
+  throw Error(cat("a JSON value is ", kind_of(json), "; expected ", wanted));
+}
+
+// Only scalars go through nlohmann's writer: its arrays and objects allocate in their destructors, so that a
+// program that runs out of memory would be ended there. Around them its layout is kept.
+class Writer {
  public:
-  GuardedBuilder(const JsonLimits& limits, std::string_view source) : limits_(limits), source_(source) {}
+  Writer(int indent, bool ascii) : indent_(indent), ascii_(ascii) {}
 
-  json take() { return std::move(root_); }
-
-  bool null() override { return put(nullptr); }
-  bool boolean(bool v) override { return put(v); }
-  bool number_integer(number_integer_t v) override { return put(v); }
-  bool number_unsigned(number_unsigned_t v) override { return put(v); }
-  bool number_float(number_float_t v, const string_t& text) override {
-    // nlohmann falls back to double for whole numbers it cannot hold; an id or an offset must not be rounded.
-    if (text.find_first_of(".eE") == string_t::npos)
-      fail(cat("the whole number ", text.substr(0, 40), " does not fit 64 bits"));
-    if (!std::isfinite(v)) fail(cat("the number ", text.substr(0, 40), " is out of range"));
-    return put(v);
-  }
-  bool string(string_t& v) override { return put(std::move(v)); }
-  bool binary(binary_t&) override { return false; }  // not in JSON text
-
-  bool start_object(std::size_t) override { return open(json::object()); }
-  bool start_array(std::size_t) override { return open(json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-
-  bool key(string_t& name) override {
-    auto [place, fresh] = stack_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
-    if (!fresh) fail(cat("key '", place->first.substr(0, 80), "' stands twice in one object"));
-    slot_ = &place->second;
-    return true;
+  void write(const Json& json) {
+    if (json.is_array()) {
+      list('[', ']', json.items_of_array(), [this](const Json& item) { write(item); });
+    } else if (json.is_object()) {
+      list('{', '}', json.items(), [this](const JsonMember& member) {
+        string(member.key);
+        text += indent_ < 0 ? ":" : ": ";
+        write(member.value);
+      });
+    } else {
+      scalar(json);
+    }
   }
 
-  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    std::string why = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-    if (const auto end = why.find("] "); end != std::string::npos) why.erase(0, end + 2);
-    fail(cat("not JSON: ", why));
-  }
+  std::string text;
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw Error(cat(source_, ": ", what)); }
-
-  json& place(json&& value) {
-    if (++values_ > limits_.max_values) fail(cat("more than ", limits_.max_values, " JSON values"));
-    if (stack_.empty()) return root_ = std::move(value);
-    if (stack_.back()->is_array()) {
-      auto& items = stack_.back()->get_ref<json::array_t&>();
-      items.push_back(std::move(value));
-      return items.back();
+  template <class Items, class Write>
+  void list(char open, char close, const Items& items, const Write& write_one) {
+    text += open;
+    ++depth_;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i != 0) text += ',';
+      line();
+      write_one(items[i]);
     }
-    return *slot_ = std::move(value);
-  }
-  bool put(json&& value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(json&& container) {
-    if (stack_.size() >= static_cast<std::size_t>(limits_.max_depth))
-      fail(cat("JSON nested more than ", limits_.max_depth, " deep"));
-    stack_.push_back(&place(std::move(container)));
-    return true;
-  }
-  bool close() {
-    stack_.pop_back();
-    return true;
+    --depth_;
+    if (!items.empty()) line();
+    text += close;
   }
 
-  const JsonLimits& limits_;
-  std::string_view source_;
-  json root_;
-  std::vector<json*> stack_;  // the containers that are open; only the innermost grows, so these stay put
-  json* slot_ = nullptr;      // where the value after a key goes
-  std::size_t values_ = 0;
+  void line() {
+    if (indent_ < 0) return;
+    text += '\n';
+    text.append(static_cast<std::size_t>(indent_) * depth_, ' ');
+  }
+
+  void scalar(const Json& json) {
+    if (json.is_null()) {
+      text += "null";
+    } else if (json.is_boolean()) {
+      text += json.get<bool>() ? "true" : "false";
+    } else if (json.is_string()) {
+      string(json.text());
+    } else if (json.is_number_unsigned()) {
+      whole(json.get<uint64_t>());
+    } else if (json.is_number_integer()) {
+      whole(json.get<int64_t>());
+    } else {
+      text += nlohmann::json(json.get<double>()).dump();
+    }
+  }
+
+  template <class T>
+  void whole(T value) {
+    std::array<char, 24> digits{};
+    text.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+  }
+
+  void string(const std::string& s) {
+    const auto plain = [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; };
+    if (std::all_of(s.begin(), s.end(), plain)) {
+      text += '"';
+      text += s;
+      text += '"';
+    } else {
+      text += nlohmann::json(s).dump(-1, ' ', ascii_, nlohmann::json::error_handler_t::replace);
+    }
+  }
+
+  int indent_;
+  bool ascii_;
+  std::size_t depth_ = 0;
 };
+
+std::string written(const Json& json, int indent, bool ascii) {
+  Writer writer(indent, ascii);
+  writer.write(json);
+  return std::move(writer.text);
+}
 
 }  // namespace
 
-json parse_json(std::string_view text, const JsonLimits& limits, std::string_view source) {
-  if (text.size() > limits.max_bytes)
-    throw Error(cat(source, ": ", text.size(), " bytes of JSON; at most ", limits.max_bytes, " are read"));
-  GuardedBuilder builder(limits, source);
-  json::sax_parse(text.begin(), text.end(), &builder, json::input_format_t::json, /*strict=*/true,
-                  limits.comments);
-  return builder.take();
-}
+Json::Json(Array items) : value_(std::move(items)) {}
 
-bool JsonValue::has(std::string_view key) const {
-  if (!is_object()) return false;
-  const auto found = value_->find(key);
-  return found != value_->end() && !found->is_null();
-}
-
-JsonValue JsonValue::child(std::string_view key, const json& value) const {
-  return {value, source_, path_.empty() ? std::string(key) : cat(path_, ".", key)};
-}
-
-JsonValue JsonValue::at(std::string_view key) const {
-  const json::object_t& fields = object();
-  const auto found = fields.find(std::string(key));
-  if (found == fields.end()) fail(cat("lacks '", key, "'"));
-  return child(key, found->second);
-}
-
-JsonValue JsonValue::at(std::size_t index) const {
-  const json::array_t& items = array();
-  if (index >= items.size()) fail(cat("has ", items.size(), " items; item ", index, " is wanted"));
-  return {items[index], source_, cat(path_, "[", index, "]")};
-}
-
-JsonValue JsonValue::get(std::string_view key) const {
-  static const json kNull;
-  return has(key) ? at(key) : child(key, kNull);
-}
-
-const json::object_t& JsonValue::object() const {
-  if (!value_->is_object()) expected("an object");
-  return value_->get_ref<const json::object_t&>();
-}
-
-const json::array_t& JsonValue::array() const {
-  if (!value_->is_array()) expected("an array");
-  return value_->get_ref<const json::array_t&>();
-}
-
-const std::string& JsonValue::string() const {
-  if (!value_->is_string()) expected("a string");
-  return value_->get_ref<const std::string&>();
-}
-
-bool JsonValue::boolean() const {
-  if (!value_->is_boolean()) expected("true or false");
-  return value_->get<bool>();
-}
-
-double JsonValue::number() const {
-  if (!value_->is_number()) expected("a number");
-  return value_->get<double>();
-}
-
-int64_t JsonValue::integer(int64_t least, int64_t most) const {
-  const bool fits = value_->is_number_unsigned() ? std::in_range<int64_t>(value_->get<uint64_t>())
-                                                 : value_->is_number_integer();
-  if (!fits || value_->get<int64_t>() < least || value_->get<int64_t>() > most)
-    expected(cat("a whole number from ", least, " to ", most));
-  return value_->get<int64_t>();
-}
-
-uint64_t JsonValue::unsigned_integer(uint64_t most) const {
-  if (!value_->is_number_unsigned() || value_->get<uint64_t>() > most)
-    expected(cat("a whole number from 0 to ", most));
-  return value_->get<uint64_t>();
-}
-
-void JsonValue::check_keys(std::span<const std::string_view> known) const {
-  for (const auto& [key, value] : object()) {
-    bool found = false;
-    for (std::string_view k : known) found = found || k == key;
-    if (found) continue;
-    const std::string near = nearest_name(key, known);
-    fail(cat("unknown key '", key.substr(0, 80), "'"), near.empty() ? "" : cat("did you mean '", near, "'?"));
+Json::Json(std::initializer_list<Json> items) {
+  if (std::all_of(items.begin(), items.end(), is_member)) {
+    *this = object(items);
+  } else {
+    value_ = Array(items);
   }
 }
 
-std::string JsonValue::shown() const {
-  if (value_->is_object()) return "an object";
-  if (value_->is_array()) return "an array";
-  std::string text = value_->dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+Json Json::array(std::initializer_list<Json> items) { return Array(items); }
+
+Json Json::object(std::initializer_list<Json> items) {
+  Json page;
+  Object members;
+  members.reserve(items.size());
+  page.value_ = std::move(members);
+  for (const Json& item : items) {
+    if (!is_member(item)) throw Error("a member of a JSON object is not {\"key\", value}");
+    page[item.front().text()] = item.back();
+  }
+  return page;
 }
 
-void JsonValue::expected(std::string_view kind) const {
-  throw Error(
-      cat(source_, ": ", path_.empty() ? "the document" : path_, " is ", shown(), "; expected ", kind));
+std::size_t Json::size() const {
+  if (is_null()) return 0;
+  if (const auto* items = std::get_if<Array>(&value_)) return items->size();
+  if (const auto* members = std::get_if<Object>(&value_)) return members->size();
+  return 1;
 }
 
-void JsonValue::fail(std::string_view what, std::string hint) const {
-  throw Error(cat(source_, ": ", path_, path_.empty() ? "" : " ", what), std::move(hint));
+const Json::Array& Json::items_of_array() const {
+  const auto* items = std::get_if<Array>(&value_);
+  if (items == nullptr) wrong_kind(*this, "an array");
+  return *items;
 }
+
+const Json::Object& Json::items() const {
+  const auto* members = std::get_if<Object>(&value_);
+  if (members == nullptr) wrong_kind(*this, "an object");
+  return *members;
+}
+
+const std::string& Json::text() const {
+  const auto* text = std::get_if<std::string>(&value_);
+  if (text == nullptr) wrong_kind(*this, "a string");
+  return *text;
+}
+
+bool Json::as_bool() const {
+  const auto* value = std::get_if<bool>(&value_);
+  if (value == nullptr) wrong_kind(*this, "true or false");
+  return *value;
+}
+
+double Json::as_double() const {
+  if (const auto* value = std::get_if<double>(&value_)) return *value;
+  if (const auto* value = std::get_if<uint64_t>(&value_)) return static_cast<double>(*value);
+  if (const auto* value = std::get_if<int64_t>(&value_)) return static_cast<double>(*value);
+  wrong_kind(*this, "a number");
+}
+
+// The bits of a number above 2^63 come back whole when the caller asks for an unsigned one.
+int64_t Json::as_integer() const {
+  if (const auto* value = std::get_if<uint64_t>(&value_)) return static_cast<int64_t>(*value);
+  if (const auto* value = std::get_if<int64_t>(&value_)) return *value;
+  if (const auto* value = std::get_if<double>(&value_)) return static_cast<int64_t>(*value);
+  wrong_kind(*this, "a number");
+}
+
+const Json* Json::find(std::string_view key) const {
+  const auto* members = std::get_if<Object>(&value_);
+  if (members == nullptr) return nullptr;
+  const auto found =
+      std::find_if(members->begin(), members->end(), [&](const JsonMember& m) { return m.key == key; });
+  return found == members->end() ? nullptr : &found->value;
+}
+
+Json* Json::find(std::string_view key) { return const_cast<Json*>(std::as_const(*this).find(key)); }
+
+const Json& Json::at(std::string_view key) const {
+  const Json* found = find(key);
+  if (found == nullptr && !is_object()) wrong_kind(*this, cat("an object with '", key, "'"));
+  if (found == nullptr) throw Error(cat("a JSON object has no '", key, "'"));
+  return *found;
+}
+
+Json& Json::at(std::string_view key) { return const_cast<Json&>(std::as_const(*this).at(key)); }
+
+Json& Json::operator[](std::string_view key) {
+  if (Json* found = find(key)) return *found;
+  return add(std::string(key), nullptr);
+}
+
+Json& Json::add(std::string key, Json value) {
+  if (is_null()) value_ = Object();
+  auto* members = std::get_if<Object>(&value_);
+  if (members == nullptr) wrong_kind(*this, "an object");
+  return members->emplace_back(std::move(key), std::move(value)).value;
+}
+
+void Json::erase(std::string_view key) {
+  if (auto* members = std::get_if<Object>(&value_))
+    std::erase_if(*members, [&](const JsonMember& m) { return m.key == key; });
+}
+
+void Json::update(const Json& other) {
+  for (const auto& [key, value] : other.items()) (*this)[key] = value;
+}
+
+const Json& Json::at(std::size_t index) const {
+  const Array& items = items_of_array();
+  if (index >= items.size()) throw Error(cat("item ", index, " of a JSON array of ", items.size()));
+  return items[index];
+}
+
+Json& Json::at(std::size_t index) { return const_cast<Json&>(std::as_const(*this).at(index)); }
+
+Json& Json::append(Json value) {
+  if (is_null()) value_ = Array();
+  auto* items = std::get_if<Array>(&value_);
+  if (items == nullptr) wrong_kind(*this, "an array");
+  return items->emplace_back(std::move(value));
+}
+
+void Json::push_back(Json value) {
+  if (is_object() && is_member(value)) {
+    (*this)[value.front().text()] = std::move(value.back());
+  } else {
+    append(std::move(value));
+  }
+}
+
+std::string Json::dump(int indent) const { return written(*this, indent, false); }
+
+std::string dump_ascii(const Json& json, int indent) { return written(json, indent, true); }
+
+bool operator==(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) {
+    if (a.is_number_integer() && b.is_number_integer()) return a.value_ == b.value_;
+    return a.as_double() == b.as_double();
+  }
+  if (!a.is_object() || !b.is_object()) return a.value_.index() == b.value_.index() && a.value_ == b.value_;
+  return a.size() == b.size() && std::all_of(a.items().begin(), a.items().end(), [&](const JsonMember& m) {
+           const Json* other = b.find(m.key);
+           return other != nullptr && *other == m.value;
+         });
+}
+
+std::partial_ordering operator<=>(const Json& a, const Json& b) { return a.as_double() <=> b.as_double(); }
+
+std::ostream& operator<<(std::ostream& out, const Json& json) { return out << json.dump(); }
 
 }  // namespace kiln

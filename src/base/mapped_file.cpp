@@ -18,7 +18,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     if (file_ >= 0) ::close(file_);
     throw Error(cat("cannot read ", path, ": ", why));
   };
-  // O_NONBLOCK: opening a pipe would wait for somebody to write to it.
+  // O_NONBLOCK: opening a pipe would wait for a writer.
   file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file_ < 0) give_up(std::strerror(errno));
   struct stat info{};

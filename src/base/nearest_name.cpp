@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-// Longer input is no slip of the pen, and the cost of comparing grows with the product of the lengths.
+// Longer input is not a typo, and the cost of comparing grows with the product of the lengths.
 constexpr std::size_t kLongestName = 128;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr std::size_t kLongest = 2000;  // bytes of the original kept
@@ -58,4 +58,4 @@ std::string last_word(const std::string& errors) {
   return found;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

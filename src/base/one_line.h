@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace kiln::cli {
+namespace kiln {
 
 // Line ends become "; ", other control characters \xNN; the middle of very long text is left out.
 std::string one_line(std::string_view text);
@@ -16,4 +16,4 @@ std::string indented(std::string_view text);
 // word; empty where it did not.
 std::string last_word(const std::string& errors);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 template <class T>
 T parse_number(std::string_view option, const std::string& text, T least, T most) {
@@ -28,4 +28,4 @@ void read_number(std::string_view option, const std::string& text, T least, T mo
   if (!text.empty()) value = parse_number<T>(option, text, least, most);
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -28,7 +28,7 @@ PlacedFile::~PlacedFile() {
 
 void PlacedFile::create(const std::string& path, std::string_view front, uint64_t bytes) {
   PlacedFile file(path, O_CREAT | O_TRUNC);
-  if (::ftruncate(file.file_, static_cast<off_t>(bytes)) != 0) file.fail("cannot make room in", bytes);
+  if (::ftruncate(file.file_, static_cast<off_t>(bytes)) != 0) file.fail("cannot reserve space in", bytes);
   file.write(0, std::as_bytes(std::span(front)));
   file.sync();
 }
@@ -38,7 +38,7 @@ void PlacedFile::write(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void PlacedFile::sync() {
-  if (::fsync(file_) != 0) fail("cannot force to the disk");
+  if (::fsync(file_) != 0) fail("cannot sync to disk");
 }
 
 void PlacedFile::fail(std::string_view doing, uint64_t bytes, uint64_t at) const {

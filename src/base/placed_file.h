@@ -12,7 +12,7 @@ namespace kiln {
 
 class PlacedFile {
  public:
-  // Makes a file of `bytes` that begins with `front`, forced to the disk; the rest reads as zeros. Errors
+  // Makes a file of `bytes` that begins with `front`, synced to disk; the rest reads as zeros. Errors
   // name the path.
   static void create(const std::string& path, std::string_view front, uint64_t bytes);
 
@@ -22,7 +22,7 @@ class PlacedFile {
   PlacedFile& operator=(PlacedFile&&) = delete;
 
   void write(uint64_t offset, std::span<const std::byte> bytes);
-  void sync();  // forces what was written to the disk
+  void sync();  // forces what was written to disk
 
  private:
   PlacedFile(std::string path, int flags);

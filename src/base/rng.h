@@ -105,7 +105,7 @@ KILN_HD inline float philox_normal(PhiloxKey key, uint64_t index, uint32_t attem
   }
 }
 
-// A normal redrawn until it lies within `bound` sigma; the redraw is keyed too, so it needs no state either.
+// A normal redrawn until it is within `bound` sigma; the redraw is keyed too, so it needs no state either.
 // A bound so narrow that 64 draws miss it (far below 1) is kept by clamping.
 KILN_HD inline float philox_truncated_normal(PhiloxKey key, uint64_t index, float bound) {
   float z = philox_normal(key, index, 0);

@@ -244,7 +244,7 @@ void SafetensorsHeader::check(uint64_t data_bytes, std::string_view source) {
       throw Error(cat(source, ": ", kMetadataKey, " has the key ", shown(view(metadata_[i].key)), " twice"));
   }
 
-  // Empty tensors stand where the next one begins, so the end decides between equal beginnings.
+  // Empty tensors are where the next one begins, so the end decides between equal beginnings.
   std::sort(tensors_.begin(), tensors_.end(), [](const Tensor& a, const Tensor& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
@@ -255,7 +255,7 @@ void SafetensorsHeader::check(uint64_t data_bytes, std::string_view source) {
   for (std::size_t i = 1; i < by_name_.size(); ++i) {
     const std::string_view name = view(tensors_[by_name_[i]].name);
     if (name == view(tensors_[by_name_[i - 1]].name))
-      throw Error(cat(source, ": tensor ", shown(name), " stands twice in the header"));
+      throw Error(cat(source, ": tensor ", shown(name), " appears twice in the header"));
   }
 
   uint64_t at = 0;
@@ -269,8 +269,8 @@ void SafetensorsHeader::check(uint64_t data_bytes, std::string_view source) {
     const std::optional<uint64_t> wanted = bytes_of(e.shape, e.type);
     if (!wanted) refuse("has a size that cannot be counted: ", e.shape_text(), " of ", name_of(e.type));
     if (*wanted != e.bytes())
-      refuse("has ", range(), ", ", e.bytes(), " in all; ", e.shape_text(), " of ", name_of(e.type), " are ",
-             *wanted);
+      refuse("has ", range(), ", ", e.bytes(), " in total; ", e.shape_text(), " of ", name_of(e.type),
+             " are ", *wanted);
     if (e.end > data_bytes) refuse("has ", range(), "; the file has ", data_bytes, " bytes of data");
     if (e.begin < at) refuse("overlaps the one before it: ", range(), " begin before ", at);
     if (e.begin > at) refuse("leaves a hole before it: ", range(), " begin after ", at);

@@ -6,7 +6,7 @@
 //   data                      the tensors one after the other, without a hole, up to the end of the file
 //
 // All of it is checked before a byte of the data is looked at: a header that was taken describes exactly the
-// file it stands in. It is read event by event into a few flat arrays, so that memory stays below four times
+// file it is in. It is read event by event into a few flat arrays, so that memory stays below four times
 // the header's size, whatever the header says.
 #pragma once
 
@@ -27,7 +27,7 @@ enum class SafetensorsType : uint8_t {
 };
 // clang-format on
 
-std::string_view name_of(SafetensorsType type);  // as it stands in a file: "BF16"
+std::string_view name_of(SafetensorsType type);  // as it is in a file: "BF16"
 int bits_of(SafetensorsType type);               // of one element
 
 // One tensor. Its name and shape belong to the header.

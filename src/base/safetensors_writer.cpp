@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/units.h"
 
 namespace kiln {
 namespace {
 
-std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string quoted(const std::string& text) { return Json(text).dump(); }
 
 std::string header_text(const std::string& path, const std::vector<SafetensorsDeclaration>& tensors,
                         const std::vector<std::pair<std::string, std::string>>& metadata) {

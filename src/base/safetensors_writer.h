@@ -23,7 +23,7 @@ struct SafetensorsDeclaration {
   uint64_t bytes() const;  // Error where that cannot be counted
 };
 
-// What stands in a file before its tensors: the length of the header, and the header. `path` is for messages.
+// What is in a file before its tensors: the length of the header, and the header. `path` is for messages.
 // Throws Error when a reader would refuse it, or when a tensor would not begin at a multiple of its element's
 // size: wider types come first.
 std::string safetensors_front(const std::string& path, const std::vector<SafetensorsDeclaration>& tensors,
@@ -31,7 +31,7 @@ std::string safetensors_front(const std::string& path, const std::vector<Safeten
 
 class SafetensorsWriter {
  public:
-  // Tensors stand in the file in the order given; wider types come first, so that each begins at a multiple
+  // Tensors are in the file in the order given; wider types come first, so that each begins at a multiple
   // of its element's size (Error otherwise). Throws before anything is written when the header would be
   // refused by a reader.
   SafetensorsWriter(const std::string& path, std::vector<SafetensorsDeclaration> tensors,

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/kernel_log.h"
 
 namespace kiln {
 
@@ -49,13 +50,16 @@ struct ThreadPool::Scratch {
 ThreadPool::ThreadPool(int threads) : cpu_(static_cast<std::size_t>(std::max(1, threads))) {
   for (int i = 0; i < std::max(1, threads); ++i) scratch_.push_back(std::make_unique<Scratch>());
   workers_.reserve(cpu_.size());
-  try {
+  try {  // those that did start must end before their pool does
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(static_cast<std::size_t>(i)); });
-  } catch (const std::system_error& e) {  // those that did start must end before their pool does
+  } catch (const std::system_error& e) {
     const std::size_t started = workers_.size() + 1;
     stop();
     throw Error(cat("only ", started, " of ", threads, " threads could be started: ", e.what(),
                     "; use fewer, or raise the limit on processes (ulimit -u)"));
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
@@ -68,11 +72,13 @@ void ThreadPool::stop() {
   }
   wake_.notify_all();
   for (std::thread& w : workers_) w.join();
+  workers_.clear();
 }
 
-void ThreadPool::parallel_for(int64_t count, int64_t grain, ChunkFn f) {
+void ThreadPool::parallel_for(int64_t count, int64_t grain, ChunkFn f, std::source_location where) {
   if (grain <= 0) throw Error(cat("parallel_for needs a grain of at least 1, got ", grain));
   if (count <= 0) return;
+  if (KernelLog::listening()) KernelLog::note(where);
   if (workers_.empty() || count <= grain) {
     // Same chunk bounds as with helpers: a kernel may keep per-chunk partial sums.
     for (int64_t b = 0; b < count; b += grain) f(b, std::min(count, b + grain));
@@ -114,7 +120,7 @@ void ThreadPool::run_chunks(Job& job) {
 bool ThreadPool::news_since(uint64_t seen) const { return stopping_ || generation_ != seen; }
 
 // A worker is often woken on the core of the thread that woke it, and the scheduler may take many
-// milliseconds to part them (measured: a product of 512^3 at half speed, call after call). So a worker that
+// milliseconds to separate them (measured: a GEMM of 512^3 at half speed, call after call). So a worker that
 // finds itself on the core of a thread before it asks to be elsewhere, once, and is free again.
 void ThreadPool::step_aside(std::size_t index) {
   const int here = sched_getcpu();
@@ -168,7 +174,7 @@ std::byte* ThreadPool::scratch(std::size_t bytes) {
     s.data = static_cast<std::byte*>(std::aligned_alloc(64, s.size));
     if (s.data == nullptr) {
       s.size = 0;
-      throw Error(cat("no memory for ", bytes, " bytes of a thread's scratch"));
+      throw Error(cat("out of memory on the host: ", bytes, " bytes of a thread's scratch"));
     }
   }
   return s.data;

@@ -1,6 +1,6 @@
 // A small thread pool owned by one rank. Work is cut into chunks whose bounds depend on the problem alone,
 // never on the number of threads, so results are the same bits for 1, 2 or 64 threads. Own code rather than
-// OpenMP: ThreadSanitizer sees every hand-over, and each rank of a process can have its own.
+// OpenMP: ThreadSanitizer sees every synchronization, and each rank of a process can have its own.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <source_location>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -40,10 +41,12 @@ class ThreadPool {
 
   // Calls f(begin, end) over [0, count) in chunks of `grain`; returns when all are done. The first exception
   // thrown by a chunk is rethrown here. A chunk must not call parallel_for itself.
-  void parallel_for(int64_t count, int64_t grain, ChunkFn f);
+  // `where`: the kernel whose work this is (base/kernel_log.h).
+  void parallel_for(int64_t count, int64_t grain, ChunkFn f,
+                    std::source_location where = std::source_location::current());
 
   // Scratch of at least `bytes`, 64-byte aligned, private to the calling chunk's thread and kept for the next
-  // call: packing buffers of a few hundred KiB would otherwise be mapped and faulted in anew by every task.
+  // call: packing buffers of a few hundred KiB would otherwise be mapped and faulted in by every task.
   // Only inside a chunk; contents do not survive it.
   std::byte* scratch(std::size_t bytes);
 

@@ -1,5 +1,5 @@
 // Counts that must not be mixed up carry their unit in their type at the allocator's and communicator's
-// doors.
+// interfaces.
 #pragma once
 
 #include <compare>

@@ -4,7 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/mapped_file.h"
 
 namespace kiln {
@@ -17,7 +17,7 @@ KeptMetrics keep_metrics(std::string_view text, int64_t last_step) {
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     try {
-      const nlohmann::json document =
+      const Json document =
           parse_json(line, {.max_bytes = std::size_t{1} << 16, .max_values = 1000}, "metrics.jsonl");
       const JsonValue root(document, "metrics.jsonl");
       if (root.at("step").integer(0, INT64_MAX) > last_step) continue;
@@ -43,7 +43,7 @@ MetricsLog::MetricsLog(std::string path, int64_t last_step) : path_(std::move(pa
 }
 
 void MetricsLog::append(const std::string& json_object) {
-  if (torn_) file_ << '\n';  // whatever stands of the line before is no line
+  if (torn_) file_ << '\n';  // what is left of the line before is no line
   file_ << json_object << '\n' << std::flush;
   torn_ = !file_;
   if (!torn_) return;

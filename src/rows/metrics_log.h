@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object per line, one per step or evaluation. A run that goes on keeps the lines up
-// to the step it goes on from; what a killed process wrote beyond it, or half of a line, is dropped.
+// metrics.jsonl: one JSON object per line, one per step or evaluation. A resumed run keeps the lines up
+// to the step it resumes from; what a killed process wrote beyond it, or half of a line, is dropped.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/on_exit.h"
 
 namespace kiln {
@@ -83,14 +83,14 @@ StoredResults read_results(const std::string& folder) {
     ++number;
     if (line.empty()) continue;
     try {
-      nlohmann::json row = parse_json(line, kRowLimits, cat(path, ":", number));
+      Json row = parse_json(line, kRowLimits, cat(path, ":", number));
       if (row.is_object()) {
         stored.rows.push_back(std::move(row));
       } else {
-        stored.remarks.push_back(cat(path, ":", number, " is no row and is left out"));
+        stored.notes.push_back(cat(path, ":", number, " is no row and is left out"));
       }
     } catch (const Error& error) {
-      stored.remarks.push_back(cat(error.what(), ": the line is left out"));
+      stored.notes.push_back(cat(error.what(), ": the line is left out"));
     }
   }
   return stored;
@@ -99,7 +99,7 @@ StoredResults read_results(const std::string& folder) {
 std::string repair_results(const std::string& folder) {
   const std::string path = path_in(folder);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return {};  // none yet; who cannot write it hears so when appending
+  if (file < 0) return {};  // none yet; if it cannot be written, appending fails
   const OnExit closed([file] { ::close(file); });
   (void)::flock(file, LOCK_EX);  // another run's line is whole by now, or torn for good
   const std::string text = content_of(path);
@@ -113,6 +113,12 @@ std::string repair_results(const std::string& folder) {
   if (::ftruncate(file, static_cast<off_t>(end)) != 0)
     throw Error(cat("cannot repair ", path, ": ", std::strerror(errno)), "name another folder with --out");
   return cat(path, ": the last line was cut off after ", text.size() - end, " bytes and is removed");
+}
+
+void prepare_results(const std::string& folder) {
+  append_results(folder, {});
+  if (const std::string repaired = repair_results(folder); !repaired.empty())
+    std::fprintf(stderr, "%s\n", repaired.c_str());
 }
 
 std::string utc_now() {

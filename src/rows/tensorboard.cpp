@@ -125,7 +125,7 @@ EventFile::EventFile(const std::string& folder) {
 EventFile::~EventFile() {
   try {
     flush();
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor has nobody to tell
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor cannot report
   }
   ::close(file_);
 }

@@ -1,6 +1,6 @@
 // TensorBoard's event files: scalars by tag and step, one file per process and run.
 //
-//   events.out.tfevents.<seconds>.<host>, in the run's folder; a resumed run begins another beside it
+//   events.out.tfevents.<seconds>.<host>, in the run's folder; a resumed run starts another next to it
 //
 //   record   u64 length, u32 masked CRC-32C of those 8 bytes, the bytes, u32 masked CRC-32C of them
 //   bytes    protobuf Event {1: double wall_time, 2: int64 step, 3: string file_version (the first record),
@@ -27,7 +27,7 @@ class EventFile {
 
   const std::string& path() const { return path_; }
 
-  // Kept until flush(), or until some 64 KiB are together. Values that are not finite are written as they
+  // Buffered until flush(), or until there are some 64 KiB. Values that are not finite are written as they
   // are.
   void add(int64_t step, std::string_view tag, double value);
   // Hands everything to the system. Error when the disk does not take it; it is kept then (up to

@@ -27,7 +27,7 @@ struct AttentionShape {
 struct AttentionTiles {
   int queries = 0;  // of a block
   int keys = 0;     // of the tiles it walks over
-  int stages = 0;   // tiles that are held at once
+  int stages = 0;   // tiles held at once
 
   std::string str() const;  // "128 x 176, 2 stages"
   friend bool operator==(const AttentionTiles&, const AttentionTiles&) = default;

@@ -6,13 +6,14 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_ascii.h"
+#include "base/json_reader.h"
 #include "base/mapped_file.h"
 
 namespace kiln {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{8} << 20;  // some 20,000 products
+constexpr std::size_t kMostBytes = std::size_t{8} << 20;  // some 20,000 matmuls
 constexpr std::size_t kMostName = 400;
 constexpr std::size_t kMostAlgorithm = 4096;
 
@@ -80,7 +81,7 @@ AttentionChoice read_attention(const JsonValue& c) {
   return choice;
 }
 
-nlohmann::ordered_json attention_json(const AttentionChoice& c) {
+Json attention_json(const AttentionChoice& c) {
   const AttentionShape& s = c.shape;
   return {{"variant", s.variant},
           {"batch", s.batch},
@@ -108,8 +109,7 @@ std::vector<AttentionChoice> read_attention_list(const JsonValue& list) {
   for (std::size_t i = 0; i < list.array().size(); ++i) {
     AttentionChoice choice = read_attention(list.at(i));
     const AttentionShape shape = choice.shape;
-    if (!choices.emplace(shape, std::move(choice)).second)
-      list.at(i).fail("has a shape that stands there twice");
+    if (!choices.emplace(shape, std::move(choice)).second) list.at(i).fail("has a shape that appears twice");
   }
   return by_shape(std::move(choices));
 }
@@ -129,21 +129,21 @@ std::string version_text(std::size_t version) {
 }  // namespace
 
 std::string tune_text(const TuneFile& file) {
-  nlohmann::ordered_json choices = nlohmann::ordered_json::array();
+  Json choices = Json::array();
   for (const MatmulChoice& c : file.choices)
     choices.push_back(
         {{"problem", c.problem}, {"algorithm", c.algorithm}, {"us", c.us}, {"default_us", c.default_us}});
-  nlohmann::ordered_json page = {{"format", 1},
-                                 {"gpu", file.place.gpu},
-                                 {"cublaslt", file.place.cublaslt},
-                                 {"build", file.build},
-                                 {"choices", std::move(choices)}};
+  Json page = {{"format", 1},
+               {"gpu", file.place.gpu},
+               {"cublaslt", file.place.cublaslt},
+               {"build", file.build},
+               {"choices", std::move(choices)}};
   for (const AttentionChoice& c : file.attention) page["attention"].push_back(attention_json(c));
-  return page.dump(1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
+  return dump_ascii(page, 1) + "\n";
 }
 
 TuneFile parse_tune_file(std::string_view text, std::string_view source) {
-  const nlohmann::json document =
+  const Json document =
       parse_json(text, {.max_bytes = kMostBytes, .max_depth = 5, .max_values = 200'000}, source);
   const JsonValue root(document, source);
   static constexpr std::string_view kKeys[] = {"format", "gpu", "cublaslt", "build", "choices", "attention"};
@@ -159,8 +159,7 @@ TuneFile parse_tune_file(std::string_view text, std::string_view source) {
   for (std::size_t i = 0; i < list.array().size(); ++i) {
     MatmulChoice choice = read_choice(list.at(i));
     const std::string problem = choice.problem;
-    if (!choices.emplace(problem, std::move(choice)).second)
-      list.at(i).at("problem").fail("stands there twice");
+    if (!choices.emplace(problem, std::move(choice)).second) list.at(i).at("problem").fail("appears twice");
   }
   file.choices = by_problem(std::move(choices));
   if (root.raw().contains("attention")) file.attention = read_attention_list(root.at("attention"));
@@ -202,7 +201,7 @@ std::string why_not_here(const TuneFile& file, const TunePlace& here, std::strin
 }
 
 TuneFile merged(const TuneFile& earlier, const TuneFile& now) {
-  if (earlier.place != now.place) throw Error("choices of two places cannot stand in one file");
+  if (earlier.place != now.place) throw Error("one file cannot hold choices for two GPUs");
   std::map<std::string, MatmulChoice> choices;
   std::map<AttentionShape, AttentionChoice> attention;
   for (const TuneFile* file : {&earlier, &now}) {

@@ -1,7 +1,7 @@
-// Choices of matrix-product algorithms, and of tiles of attention, on the disk: what `kiln tune` measured,
+// Choices of GEMM algorithms, and of tiles of attention, on disk: what `kiln tune` measured,
 // and what a training run took at its start. Ordinary runs never choose by timing; they read such a file, or
 // take the library's own suggestions and the defaults of attention's tables. A choice holds for one model of
-// GPU and one version of the library, so both stand in it.
+// GPU and one version of the library, so both are in it.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct TunePlace {
 struct TuneFile {
   TunePlace place;
   std::string build;                            // of the kiln that measured last
-  std::vector<MatmulChoice> choices;            // by problem, each once; how often one was met is not kept
+  std::vector<MatmulChoice> choices;            // by problem, each once; its number of calls is not kept
   std::vector<AttentionChoice> attention = {};  // by shape, each once; files may lack the list
 };
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/plain_number.h"
 #include "report/charts/svg_parts.h"
-#include "report/svg_text.h"
+#include "report/charts/svg_text.h"
 
 namespace kiln {
 namespace {
@@ -58,8 +59,8 @@ std::string bar_chart_svg(const BarChart& chart) {
   for (int i = 0; i * step <= most * (1 + 1e-9); ++i)
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#ddd\"/><text x=\"{0:.1f}\" "
-        "y=\"{3}\" text-anchor=\"middle\" fill=\"#555\">{4:.4g}</text>\n",
-        x_of(i * step), kTop, below, below + 16, i * step);
+        "y=\"{3}\" text-anchor=\"middle\" fill=\"#555\">{4}</text>\n",
+        x_of(i * step), kTop, below, below + 16, plain(i * step, 4));
   if (chart.reference)
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#333\" stroke-dasharray=\"4 "

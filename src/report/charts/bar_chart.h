@@ -1,4 +1,5 @@
-// Figures of several rows as one SVG of lying bars, each with its label before it and its figure behind it.
+// Figures of several rows as one SVG of horizontal bars, each with its label before it and its figure after
+// it.
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@ namespace kiln {
 
 struct Bar {
   std::string label;
-  std::optional<double> value;   // nothing: no bar, the text alone stands there
+  std::optional<double> value;   // nothing: no bar, only the text
   std::string text;              // behind the bar
   std::optional<double> marker;  // a tick across the bar: what was predicted
   int series = 0;                // decides its colour

@@ -1,5 +1,5 @@
 // Bars in groups, as SVG: one group for each model, say, and in it one bar for each thing measured of it. A
-// dark line across a bar is what was predicted for it.
+// dark line across a bar is what theory says of it.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace kiln {
 
 struct GroupedBar {
-  double value = 0;      // 0: none, and its place stays empty
-  double predicted = 0;  // 0: not known
+  double value = 0;   // 0: none, and its place stays empty
+  double marker = 0;  // 0: not known
 };
 
 struct BarGroup {
@@ -20,6 +20,7 @@ struct BarGroup {
 struct GroupedBars {
   std::string title, below_title, y_label, unit;  // the unit follows each figure: "x"
   double reference = 0;                           // a line across the whole chart: 1 of a speed-up; 0: none
+  std::string marker = "predicted";               // what the dark lines are
   std::vector<std::string> series;
   std::vector<BarGroup> groups;
 };

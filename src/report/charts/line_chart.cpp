@@ -7,8 +7,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/plain_number.h"
 #include "report/charts/svg_parts.h"
-#include "report/svg_text.h"
+#include "report/charts/svg_text.h"
 
 namespace kiln {
 namespace {
@@ -16,11 +17,6 @@ namespace {
 constexpr double kWidth = 900, kHeight = 480, kLeft = 76, kRight = 230, kTop = 76, kBottom = 56;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
 constexpr std::array kStyles = {LineStyle::measured, LineStyle::predicted, LineStyle::floor};
-
-std::string_view name_of(LineStyle s) {
-  constexpr std::array<std::string_view, 3> kNames = {"measured", "predicted", "floor"};
-  return kNames[static_cast<std::size_t>(s)];
-}
 
 std::string_view dashes_of(LineStyle s) {
   constexpr std::array<std::string_view, 3> kDashes = {"none", "6 4", "1 4"};
@@ -59,7 +55,7 @@ std::vector<double> ticks_in(const Range& r) {
   return all.size() > 9 && decades.size() > 1 ? decades : all;
 }
 
-// Where labels go that would lie on each other: each at least a line below the one above.
+// Where labels go that would overlap: each at least a line below the one above.
 std::vector<double> spread(std::vector<double> wanted) {
   std::vector<std::size_t> order(wanted.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -73,6 +69,23 @@ std::vector<double> spread(std::vector<double> wanted) {
     wanted[*i] = std::min(wanted[*i], kTop + kPlotHeight - kLine * below);
   }
   return wanted;
+}
+
+// Which style of line is what; only those that are drawn.
+std::string legend(const LineChart& chart) {
+  std::string svg;
+  double key = kLeft;
+  for (const LineStyle style : kStyles) {
+    const auto has = [&](const ChartLine& l) { return l.style == style; };
+    if (std::none_of(chart.lines.begin(), chart.lines.end(), has)) continue;
+    svg += fmt::format(
+        "<line x1=\"{:.0f}\" x2=\"{:.0f}\" y1=\"56\" y2=\"56\" stroke=\"#333\" stroke-width=\"1.8\" "
+        "stroke-dasharray=\"{}\"/>\n",
+        key, key + 26, dashes_of(style));
+    svg += svg_text({key + 32, 60}, chart.style_names[static_cast<std::size_t>(style)]);
+    key += 110;
+  }
+  return svg;
 }
 
 }  // namespace
@@ -96,7 +109,7 @@ std::string line_chart_svg(const LineChart& chart) {
   for (const double y : ticks_in(ys))
     svg += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>\n", kLeft,
                        kLeft + kPlotWidth, y_of(y)) +
-           svg_text({kLeft - 6, y_of(y) + 4, "end"}, fmt::format("{:g}", y));
+           svg_text({kLeft - 6, y_of(y) + 4, "end"}, plain(y, 6));
   for (const ChartTick& tick : chart.x_ticks) {
     if (tick.at <= 0 || xs.share(tick.at) < 0 || xs.share(tick.at) > 1) continue;
     svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#ddd\"/>\n",
@@ -108,18 +121,7 @@ std::string line_chart_svg(const LineChart& chart) {
       "<text transform=\"translate(18 {:.1f}) rotate(-90)\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n",
       kTop + kPlotHeight / 2, svg_escaped(chart.y_label));
 
-  double key = kLeft;
-  for (const LineStyle style : kStyles) {
-    const auto has = [&](const ChartLine& l) { return l.style == style; };
-    if (std::none_of(chart.lines.begin(), chart.lines.end(), has)) continue;
-    svg += fmt::format(
-        "<line x1=\"{:.0f}\" x2=\"{:.0f}\" y1=\"56\" y2=\"56\" stroke=\"#333\" stroke-width=\"1.8\" "
-        "stroke-dasharray=\"{}\"/>\n",
-        key, key + 26, dashes_of(style));
-    svg += svg_text({key + 32, 60}, name_of(style));
-    key += 110;
-  }
-
+  svg += legend(chart);
   std::vector<double> ends;
   std::vector<const ChartLine*> named;
   for (const ChartLine& line : chart.lines) {

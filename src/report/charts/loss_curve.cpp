@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/plain_number.h"
+
 namespace kiln {
 namespace {
 
@@ -39,22 +41,22 @@ std::string draw_curve(std::span<const double> values, int width, int height) {
   }
   if (low > high) return {};
   const double span = high > low ? high - low : 1;
-  std::string picture;
+  std::string chart;
   for (int row = 0; row < height; ++row) {
     char scale[32] = "";
-    if (row == 0) std::snprintf(scale, sizeof scale, "%.4g", high);
-    if (row + 1 == height) std::snprintf(scale, sizeof scale, "%.4g", low);
+    if (row == 0) std::snprintf(scale, sizeof scale, "%s", plain(high, 4).c_str());
+    if (row + 1 == height) std::snprintf(scale, sizeof scale, "%s", plain(low, 4).c_str());
     char line[40];
     std::snprintf(line, sizeof line, "%8s |", scale);
-    picture += line;
+    chart += line;
     for (double c : columns) {
       const auto at = static_cast<int>(std::lround((high - c) / span * (height - 1)));
-      picture += !std::isnan(c) && at == row ? '*' : ' ';
+      chart += !std::isnan(c) && at == row ? '*' : ' ';
     }
-    while (picture.back() == ' ') picture.pop_back();
-    picture += '\n';
+    while (chart.back() == ' ') chart.pop_back();
+    chart += '\n';
   }
-  return picture;
+  return chart;
 }
 
 }  // namespace kiln

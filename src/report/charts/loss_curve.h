@@ -6,7 +6,7 @@
 
 namespace kiln {
 
-// `width` and `height` count the characters of the picture itself; the scale stands left of it. Values that
+// `width` and `height` count the characters of the chart itself; the scale is left of it. Values that
 // are not finite are left out. Empty where there is nothing to show.
 std::string draw_curve(std::span<const double> values, int width, int height);
 

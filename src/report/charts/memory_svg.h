@@ -10,7 +10,7 @@ namespace kiln {
 
 std::string memory_svg(const MemoryRecord& record, const MemoryAnalysis& analysis, const std::string& title);
 
-// "#4477aa": the colour of a tag in every picture.
+// "#4477aa": the colour of a tag in every chart.
 std::string_view colour_of(Tag tag);
 std::string_view colour_of(Phase phase);
 

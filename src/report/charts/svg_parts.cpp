@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "report/svg_text.h"
+#include "report/charts/svg_text.h"
 
 namespace kiln {
 

@@ -1,4 +1,4 @@
-// What the charts share: the head of the file, words at a place, colours that stay apart in print.
+// Shared by the charts: the head of the file, text at a position, colours that are distinct in print.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ double grid_step_of_bytes(double most);
 std::string_view svg_colour(std::size_t n);
 
 // A whole file.
-struct NamedPicture {
+struct NamedChart {
   std::string name;  // "time-over-ctx", without an ending
   std::string svg;
 };

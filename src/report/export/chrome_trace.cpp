@@ -5,18 +5,16 @@
 #include <limits>
 #include <numeric>
 
+#include "base/json.h"
+
 namespace kiln {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr int kOverflowLanes = 16;  // behind each lane; numbers of lanes are multiples of it
 
 double rounded(double us) { return std::round(us * 1e3) / 1e3; }  // to a nanosecond
 
-std::string line(const ordered_json& event) {
-  return event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
+std::string line(const Json& event) { return event.dump(); }
 
 }  // namespace
 
@@ -28,7 +26,7 @@ int ChromeTrace::add_lane(const std::string& name) {
 }
 
 std::size_t ChromeTrace::add_span(int lane, std::string name, std::string category, double begin_us,
-                                  double us, ordered_json arguments) {
+                                  double us, Json arguments) {
   spans_.push_back({lane, std::move(name), std::move(category), begin_us, us, std::move(arguments)});
   return spans_.size() - 1;
 }
@@ -46,7 +44,7 @@ std::string ChromeTrace::str() const {
   for (const Span& s : spans_) zero = std::min(zero, s.begin_us);
   for (const Point& p : points_) zero = std::min(zero, p.at_us);
 
-  // By their beginning, the longer first: then a span lies inside the one it begins in, or overlaps it.
+  // By their beginning, the longer first: then a span is inside the one it begins in, or overlaps it.
   std::vector<std::size_t> order(spans_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -71,7 +69,7 @@ std::string ChromeTrace::str() const {
       }
     }
     used[s.lane] = std::max(used[s.lane], behind);
-    ordered_json event = {
+    Json event = {
         {"ph", "X"},    {"name", s.name}, {"cat", s.category}, {"ts", begin}, {"dur", rounded(end - begin)},
         {"pid", rank_}, {"tid", tid}};
     if (!s.arguments.empty()) event["args"] = s.arguments;
@@ -86,7 +84,7 @@ std::string ChromeTrace::str() const {
                     {"args", {{"bytes", p.value}}}}) +
               ",\n";
   }
-  auto name = [&](const char* what, int tid, const ordered_json& arguments) {
+  auto name = [&](const char* what, int tid, const Json& arguments) {
     return line({{"ph", "M"}, {"name", what}, {"pid", rank_}, {"tid", tid}, {"ts", 0}, {"args", arguments}});
   };
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {

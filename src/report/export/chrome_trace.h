@@ -1,13 +1,14 @@
 // A timeline in the format that Perfetto (ui.perfetto.dev) and chrome://tracing open: {"traceEvents": [...]}.
-// Spans of one lane must lie inside or beside each other; those that overlap go to a lane of their own behind
+// Spans of one lane must be nested or disjoint; those that overlap go to a lane of their own behind
 // it, since Perfetto would move them there without a name.
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/json.h"
 
 namespace kiln {
 
@@ -19,7 +20,7 @@ class ChromeTrace {
   int add_lane(const std::string& name);
   // Of spans that cover the same time the first added is the outer one.
   std::size_t add_span(int lane, std::string name, std::string category, double begin_us, double us,
-                       nlohmann::ordered_json arguments = nlohmann::ordered_json::object());
+                       Json arguments = Json::object());
   void end_span(std::size_t span, double end_us);  // for one whose end was not known
   void add_counter(std::string name, double at_us, double value);
 
@@ -31,7 +32,7 @@ class ChromeTrace {
     int lane;
     std::string name, category;
     double begin_us, us;
-    nlohmann::ordered_json arguments;
+    Json arguments;
   };
   struct Point {
     std::string name;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "report/export/pickle_writer.h"
 
 namespace kiln {
@@ -30,7 +30,7 @@ class JsonWriter {
   }
   void text(std::string_view value) {
     separate();
-    put(nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    put(Json(value).dump());
   }
   void number(int64_t value) {
     separate();
@@ -147,7 +147,7 @@ class SnapshotWriter {
     w_.end_dict();
   }
 
-  // The line that asked, and what was going on: the viewer shows frames, innermost first.
+  // The line that allocated, and the scope it ran in: the viewer shows frames, innermost first.
   void frames(const MemoryEvent& e) {
     w_.key("frames");
     const auto key = std::tuple(e.file, e.line, e.op, e.variant, e.scope, static_cast<int>(e.phase), e.tag);

@@ -93,7 +93,7 @@ void PickleWriter::flag(bool value) {
 
 void PickleWriter::pair(int64_t a, int64_t b) {
   item();
-  levels_.push_back({true, 0});  // its two numbers are nobody's items
+  levels_.push_back({true, 0});  // its two numbers are no items
   number(a);
   number(b);
   levels_.pop_back();

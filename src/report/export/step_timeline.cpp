@@ -4,19 +4,18 @@
 #include <limits>
 
 #include "base/error.h"
-#include "perf/kernel_name.h"
+#include "base/json.h"
+#include "perf/trace/kernel_name.h"
 #include "report/export/chrome_trace.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::ordered_json;
-
 struct Lanes {
   int cpu, calls, gpu_ranges, gpu, copy, communication;
 };
 
-ordered_json arguments_of(const TracedOp& op) {
+Json arguments_of(const TracedOp& op) {
   return {{"scope", op.scope},
           {"phase", name_of(op.phase)},
           {"pass", op.backward ? "backward" : "forward"},
@@ -85,7 +84,7 @@ void add_device(ChromeTrace& out, const Lanes& lanes, const Trace& t, const std:
     const int lane = s.lane == TraceLane::gpu    ? lanes.gpu
                      : s.lane == TraceLane::copy ? lanes.copy
                                                  : lanes.communication;
-    ordered_json arguments = op != nullptr ? arguments_of(*op) : ordered_json::object();
+    Json arguments = op != nullptr ? arguments_of(*op) : Json::object();
     if (op != nullptr) arguments["op"] = cat(op->op, " ", op->variant);
     if (op != nullptr) ranges.op(range_path(op->phase, op->scope), s.begin_us, s.end_us);
     out.add_span(lane, short_kernel_name(s.name), std::string(name_of(s.group)), s.begin_us, s.us(),

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "report/html/memory_html_page.h"
+#include "base/json.h"
 #include "report/charts/memory_svg.h"
+#include "report/html/memory_html_page.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::ordered_json;
 
 // Numbers go as base64 of little-endian 32-bit words: a browser reads a million of them in milliseconds,
 // where a JSON array takes a second.
@@ -52,8 +50,8 @@ class Words {
 };
 
 // "</script>" inside a string would end the page's data.
-std::string embedded(const ordered_json& j) {
-  std::string text = j.dump(-1, ' ', false, ordered_json::error_handler_t::replace), out;
+std::string embedded(const Json& j) {
+  std::string text = j.dump(), out;
   for (const char c : text) {
     if (c == '<')
       out += "\\u003c";
@@ -69,7 +67,7 @@ void write_memory_html(const MemoryRecord& record, const MemoryAnalysis& a, cons
                        const TextSink& sink) {
   // Origins repeat from step to step and from layer to layer: each is named once.
   std::map<std::tuple<std::string, std::string, std::string, int, int>, uint32_t> numbers;
-  ordered_json origins = ordered_json::array();
+  Json origins = Json::array();
   std::vector<uint32_t> origin_of;
   for (const MemoryLife& life : a.lives) {
     const MemoryEvent& e = life.origin;
@@ -83,18 +81,18 @@ void write_memory_html(const MemoryRecord& record, const MemoryAnalysis& a, cons
     }
     origin_of.push_back(it->second);
   }
-  ordered_json phases = ordered_json::array(), tags = ordered_json::array(), marks = ordered_json::array();
+  Json phases = Json::array(), tags = Json::array(), marks = Json::array();
   for (int p = 0; p < kPhaseCount; ++p)
     phases.push_back({name_of(static_cast<Phase>(p)), colour_of(static_cast<Phase>(p))});
   for (int t = 0; t < kTagCount; ++t)
     tags.push_back({name_of(static_cast<Tag>(t)), colour_of(static_cast<Tag>(t))});
   for (const MemoryMark& m : record.marks) marks.push_back({m.event, m.name});
-  ordered_json runs = ordered_json::array();  // of events in one phase: where it begins, and which
+  Json runs = Json::array();  // of events in one phase: where it begins, and which
   for (std::size_t i = 0; i < record.events.size(); ++i) {
     if (i == 0 || record.events[i].phase != record.events[i - 1].phase)
       runs.push_back({i, static_cast<int>(record.events[i].phase)});
   }
-  const ordered_json head = {
+  const Json head = {
       {"title", title},
       {"device", record.device},
       {"events", record.events.size()},

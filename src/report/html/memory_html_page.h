@@ -6,7 +6,10 @@
 namespace kiln {
 
 inline constexpr std::string_view kMemoryPageTop = R"html(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>kiln memory</title>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>kiln memory</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 body { font: 14px/1.45 system-ui, sans-serif; margin: 0; color: #222; background: #fff; }
@@ -103,7 +106,7 @@ function sample(width) {
   return { most, at, stack, width };
 }
 
-const order = [0, 1, 2, 3, 6, 7, 4, 5];  // what stays lies below what comes and goes
+const order = [0, 1, 2, 3, 6, 7, 4, 5];  // what stays is below what comes and goes
 function draw() {
   const ratio = window.devicePixelRatio || 1, w = plot.clientWidth, h = plot.clientHeight;
   plot.width = w * ratio; plot.height = h * ratio;
@@ -143,7 +146,7 @@ function draw() {
       base += v;
     }
   }
-  let free_ = left;  // marks that would lie on each other are left out
+  let free_ = left;  // marks that would overlap are left out
   for (const [event, name] of head.marks) {
     if (event < lo || event > hi || X(event) < free_) continue;
     free_ = X(event) + g.measureText(name).width + 24;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "report/text/escape.h"
+
 namespace kiln {
 namespace {
 
@@ -15,7 +17,10 @@ std::size_t shown(const std::string& text) {
 
 }  // namespace
 
-std::string aligned(const TextTable& table, std::size_t left) {
+std::string aligned(const TextTable& given, std::size_t left) {
+  TextTable table = given;  // a terminal obeys control characters
+  for (auto& line : table)
+    for (std::string& cell : line) cell = shown_text(cell);
   std::vector<std::size_t> width(table.front().size());
   for (const auto& line : table) {
     for (std::size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], shown(line[i]));
@@ -34,52 +39,19 @@ std::string aligned(const TextTable& table, std::size_t left) {
   return text;
 }
 
-std::string markdown_table(const TextTable& table, std::size_t left) {
+std::string markdown_table(const TextTable& table, std::size_t left, std::size_t raw) {
   std::string text;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    text += fmt::format("| {} |\n", fmt::join(table[i], " | "));
+    std::vector<std::string> cells;
+    for (std::size_t c = 0; c < table[i].size(); ++c)
+      cells.push_back(c == raw ? table[i][c] : markdown_escaped(table[i][c]));
+    text += fmt::format("| {} |\n", fmt::join(cells, " | "));
     if (i > 0) continue;
     text += "|";
     for (std::size_t c = 0; c < table[i].size(); ++c) text += c < left ? "---|" : "---:|";
     text += "\n";
   }
   return text;
-}
-
-std::string latex_escaped(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-      case '%':
-      case '$':
-      case '#':
-      case '_':
-      case '{':
-      case '}':
-        out += '\\';
-        out += c;
-        break;
-      case '\\':
-        out += "\\textbackslash{}";
-        break;
-      case '~':
-        out += "\\textasciitilde{}";
-        break;
-      case '^':
-        out += "\\textasciicircum{}";
-        break;
-      case '<':
-        out += "\\textless{}";
-        break;
-      case '>':
-        out += "\\textgreater{}";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
 }
 
 std::string latex_table(const TextTable& table, std::size_t left) {
@@ -99,16 +71,7 @@ std::string latex_table(const TextTable& table, std::size_t left) {
 std::string csv_table(const TextTable& table) {
   std::string text;
   for (const auto& line : table) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      if (i > 0) text += ',';
-      if (line[i].find_first_of(",\"\r\n") == std::string::npos) {
-        text += line[i];
-        continue;
-      }
-      text += '"';
-      for (char c : line[i]) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-      text += '"';
-    }
+    for (std::size_t i = 0; i < line.size(); ++i) text += (i > 0 ? "," : "") + csv_cell(line[i]);
     text += "\n";
   }
   return text;

@@ -1,5 +1,5 @@
-// A tensor's values in another dtype, outside of the tape: what a weight that is cast at use, or a gradient
-// for the wire, is cast with. Implemented by ops/cast.
+// A tensor's values in another dtype, outside of the tape: for weights cast at use and gradients
+// cast for communication. Implemented by ops/cast.
 #pragma once
 
 #include "autograd/param.h"

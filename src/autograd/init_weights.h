@@ -1,4 +1,4 @@
-// Initial values of weights. Implemented by ops/draw_weights, so that each device draws its own, same bits.
+// Initial values of weights. Implemented by ops/init_weights, so that each device draws its own, same bits.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,7 @@ struct WeightSlice {
 
 // Writes flat[i] = init(seed, name, slice.at(first + i)): ranks that hold parts of a weight draw the values
 // of one that holds it whole. With `low`, the fp32 value is stored split.
-void draw_weights(RankContext& ctx, const Tensor& flat, const Tensor& low, const ParamInit& init,
+void init_weights(RankContext& ctx, const Tensor& flat, const Tensor& low, const ParamInit& init,
                   std::string_view name, int64_t first, const WeightSlice& slice = {});
 
 }  // namespace kiln

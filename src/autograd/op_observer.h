@@ -1,4 +1,4 @@
-// How the rest of kiln watches ops: tracers, cost counters and the non-finite check attach here, so that no
+// The interface for observing ops: tracers, cost counters and the non-finite check attach here, so that no
 // op carries instrumentation of its own.
 #pragma once
 

@@ -46,7 +46,7 @@ GradSlot param_grad(const ParamRef& ref) {
     }
   }
   if (!p.grad.defined())
-    throw Error(cat("parameter ", p.name, " has no room for a gradient"),
+    throw Error(cat("parameter ", p.name, " has no memory for a gradient"),
                 "the model was set up for inference; run it with GradMode::off");
   if (!inside) p.touched.push_back(mine);
   return {p.grad.narrow(0, ref.row_begin, ref.rows), inside};

@@ -68,7 +68,7 @@ struct Param {
   int64_t padded = 0;            // elements of the whole, a multiple of world x 16 bytes
   int shards = 1;                // equal pieces it is kept in, one on each rank; 1: whole on every rank
   DType kept = DType::f32;       // dtype of the value as it is kept
-  std::optional<DType> cast_to;  // products use it in this dtype, cast at each use; empty: as it is kept
+  std::optional<DType> cast_to;  // matmuls use it in this dtype, cast at each use; empty: as it is kept
 
   // One step's bookkeeping: which rows hold a gradient already, and how many contributions a micro-step
   // brings.
@@ -108,8 +108,8 @@ class ParamUse {
  public:
   // `counts`: this use will bring a gradient contribution (a forward whose backward will come).
   ParamUse(const ParamRef& ref, bool counts);
-  // Beside activations of dtype `beside`: if that is what the weight is to be cast to, the tensor is a cast
-  // (Tag::param), which lives as long as this.
+  // Used with activations of dtype `beside`: if that is what the weight is to be cast to, the tensor is a
+  // cast (Tag::param), which lives as long as this.
   ParamUse(RankContext& ctx, const ParamRef& ref, DType beside, bool counts);
   ~ParamUse();
   ParamUse(const ParamUse&) = delete;

@@ -80,7 +80,7 @@ void ParamStore::materialize(RankContext& ctx, const ParamLayout& layout) {
   // Weights that are cast at use are masters: what is computed with are the casts.
   values_ = ctx.zeros({local_total()}, policy.value, policy.casts_at_use() ? Tag::master : Tag::param);
   const bool trained = !layout.inference;
-  if (trained)  // once: padding stays zero for ever
+  if (trained)  // once: padding stays zero
     grads_ = ctx.zeros({layout.sharded_grads ? total_ / data_world_ : local_total_}, policy.grad, Tag::grad);
   if (policy.split && trained) low_ = ctx.zeros({local_total()}, DType::i16, Tag::master);
   for (Param& p : params_) {
@@ -106,7 +106,7 @@ void ParamStore::draw_values(RankContext& ctx) {
       if (first >= last) continue;
       const int64_t at = p.offset + first - begin;
       const int64_t first_row = part.rows.empty() ? 0 : part.rows[i].first;
-      draw_weights(ctx, values_.narrow(0, at, last - first),
+      init_weights(ctx, values_.narrow(0, at, last - first),
                    low_.defined() ? low_.narrow(0, at, last - first) : Tensor(), v.init, v.name,
                    first - v.row_begin * row_size, {row_size, whole, first_row * whole + part.first_column});
     }
@@ -181,7 +181,7 @@ std::vector<ParamSpan> ParamStore::spans(int rank, int world) const {
   for (const Param* p : trainable) {
     const int64_t at = layout_.sharded ? p->offset : p->offset + p->padded / world * rank;
     spans.push_back({p->name, piece(values_, *p, rank, world), piece(low_, *p, rank, world),
-                     piece(grads_, *p, rank, world), p->decay, at, policy().state});
+                     piece(grads_, *p, rank, world), p->decay, at, policy().state, p->shape});
   }
   return spans;
 }

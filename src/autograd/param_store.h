@@ -19,8 +19,8 @@ namespace kiln {
 // How tensor-parallel ranks share a weight (model/partition.h).
 enum class ParamRole : uint8_t {
   plain,   // every one has it whole
-  column,  // rows of [out, in], so columns of the product: heads, or units of the hidden layer
-  row,     // columns of [out, in]: the products are summands
+  column,  // rows of [out, in], so columns of the output: heads, or units of the hidden layer
+  row,     // columns of [out, in]: the outputs are partial sums
   vocab,   // rows that belong to tokens
 };
 
@@ -39,7 +39,7 @@ struct ParamLayout {
   // Keep only this rank's 1/world of the values and gradients of every parameter is_sharded() names; a
   // strategy's hooks gather on use.
   bool sharded = false;
-  // Keep whole values, but only this rank's part of every gradient; a strategy's hooks bring the room that
+  // Keep whole values, but only this rank's part of every gradient; a strategy's hooks bring the memory that
   // backward writes into.
   bool sharded_grads = false;
   // For a model that is loaded and not trained: values alone, which start as zeros. Without gradients and low
@@ -53,6 +53,10 @@ struct ParamLayout {
   int tensor_ranks = 1;
 };
 
+// What an optimizer's spans may be. An update that looks at each element by itself takes any ranges; one that
+// looks at a matrix as such (an orthogonalised momentum, a factored second moment) takes parameters whole.
+enum class SpanUnit : uint8_t { elements, matrices };
+
 // One parameter as the optimizer sees it: flat ranges of equal length.
 struct ParamSpan {
   std::string name;
@@ -61,14 +65,17 @@ struct ParamSpan {
   Tensor grad;
   bool decay;
   int64_t offset;  // elements, in this rank's flat buffers
-  DType state;     // of an optimizer's moments beside it
+  DType state;     // of its optimizer moments
+  // Of the whole parameter. Where the unit is matrices the ranges begin with all of its elements, row by row,
+  // and padding of zeros follows them.
+  Shape shape;
 };
 
 // Which parameters of a sharded model are cut: the matrices of linear layers and embeddings. A norm's weight
 // is a vector; to gather so few bytes would take longer than to keep them everywhere saves.
 inline bool is_sharded(const Param& p) { return p.shape.rank() > 1; }
 
-// Writes zeros into the rows of a gradient that no contribution reached: whoever sums or reads it whole does
+// Writes zeros into the rows of a gradient that no contribution reached: who sums or reads it whole does
 // so after this. All rows count as touched from here on.
 void zero_untouched_rows(RankContext& ctx, Param& p);
 
@@ -89,8 +96,8 @@ class ParamStore {
 
   void set_hooks(ParamHooks* hooks);
 
-  // Drops the low halves of what other ranks update. Only an update reads them, so nobody misses them; until
-  // this is called they are whole, for whoever loads or hands out weights.
+  // Drops the low halves of what other ranks update. Only an update reads them, so they are not needed; until
+  // this is called they are whole, for code that loads or hands out weights.
   void keep_own_low(RankContext& ctx);
 
   std::deque<Param>& params() { return params_; }
@@ -104,7 +111,7 @@ class ParamStore {
   int64_t total() const { return total_; }              // elements, padded, whole model
   int64_t local_total() const { return local_total_; }  // of this rank's buffers
   int shards() const { return shards_; }
-  // Among the ranks that have the same part of the model: they share out the batch, and what a strategy cuts.
+  // Among the ranks with the same part of the model: they split the batch, and what a strategy shards.
   int data_rank() const { return data_rank_; }
   int data_world() const { return data_world_; }
   std::vector<ParamSpan> spans() const { return spans(0, 1); }  // trainable parameters, in arena order

@@ -14,7 +14,6 @@ RankContext::RankContext(const RankOptions& options) : options_(options) {
                                              options_.meta_compute_capability, options_.matmuls);
   traits_ = backend_->traits();
   compute_ = backend_->make_stream();
-  comm_ = backend_->make_stream();
   const AllocMode mode = options_.alloc_mode ? *options_.alloc_mode : alloc_mode_from_environment();
   allocator_ = std::make_unique<Allocator>(*backend_, compute_, mode, options_.memory_cap);
   const bool cpu = options_.device.type == DeviceType::cpu;  // only the CPU computes on the host's threads
@@ -29,12 +28,10 @@ RankContext::RankContext(const RankOptions& options) : options_(options) {
 
 RankContext::~RankContext() {
   backend_->synchronize(compute_);
-  backend_->synchronize(comm_);
   tape_.reset();
   gemm_workspace_ = {};
   allocator_.reset();
   backend_->destroy(compute_);
-  backend_->destroy(comm_);
 }
 
 Tensor RankContext::empty(const Shape& shape, DType dtype, Tag tag, std::source_location where) {

@@ -14,16 +14,16 @@
 #include "base/thread_pool.h"
 #include "base/variant_choice.h"
 #include "device/allocator.h"
-#include "tune/attention_choice.h"
 #include "device/backend.h"
 #include "tensor/tensor.h"
+#include "tune/attention_choice.h"
 
 namespace kiln {
 
 class Tape;
 
 // What a rank is about, for those who watch it from outside. Backward and the second run of a recomputed span
-// say so themselves; forward and update are named by whoever runs the step.
+// say so themselves; forward and update are named by the code that runs the step.
 enum class Phase : uint8_t { setup, forward, recompute, backward, update };
 inline constexpr int kPhaseCount = 5;
 
@@ -48,7 +48,7 @@ struct RankOptions {
   std::optional<AllocMode> alloc_mode;  // default: KILN_ALLOC
   std::optional<CpuIsa> cpu_isa;        // default: KILN_CPU_ISA
   int meta_compute_capability = 90;     // of the GPU that meta:cuda imitates: which variants it could run
-  bool matmuls = true;  // false: no matrix products of a library's, so neither the library nor its scratch
+  bool matmuls = true;  // false: no GEMM library calls, so neither the library nor its scratch
   VariantChoice variants;
   AttentionChoices attention_choices;  // of tiles, by measurement; without one the op's tables decide
   // A backend of one's own for `device`, to watch or to disturb what a rank asks of it; default:
@@ -72,7 +72,6 @@ class RankContext {
   Allocator& allocator() { return *allocator_; }
   ThreadPool& pool() { return *pool_; }
   Stream compute() const { return compute_; }
-  Stream comm() const { return comm_; }  // collectives run beside the compute stream
   Tape& tape() { return *tape_; }
   VariantChoice& variants() { return options_.variants; }
   AttentionChoices& attention_choices() { return options_.attention_choices; }
@@ -89,7 +88,7 @@ class RankContext {
   void download(void* host, const Tensor& contiguous_src);
   void synchronize() { backend_->synchronize(compute_); }
 
-  // The scratch of matrix-product libraries: one fixed piece per stream, because the algorithm a library
+  // The workspace of GEMM libraries: one fixed piece per stream, because the algorithm a library
   // picks may depend on how much there is. Empty on the CPU.
   const Tensor& gemm_workspace() const { return gemm_workspace_; }
 
@@ -112,7 +111,7 @@ class RankContext {
   // Destroyed in reverse order: the tape and workspace drop their buffers before the allocator goes, and the
   // allocator gives its memory back before the backend goes.
   std::unique_ptr<Backend> backend_;
-  Stream compute_, comm_;
+  Stream compute_;
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<ThreadPool> pool_;
   Tensor gemm_workspace_;
@@ -172,7 +171,7 @@ class RunningOpGuard {
   RunningOp previous_;
 };
 
-// While it lives, the rank's ops run on a stream that somebody else owns. The allocator stays on the rank's
+// While it lives, the rank's ops run on a stream owned by others. The allocator stays on the rank's
 // own stream, so nothing may be allocated meanwhile.
 class StreamGuard {
  public:

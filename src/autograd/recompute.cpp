@@ -36,7 +36,7 @@ void run_recompute_backward(BackwardPass& pass) {
   {
     ++tape.replay_depth_;
     const OnExit leave([&tape] { --tape.replay_depth_; });
-    // The span's input must be a value even when nobody wants its gradient, so that the span records itself
+    // The span's input must be a value even when its gradient is not needed, so that the span records itself
     // the way it would have; its gradient is then dropped.
     const Tensor leaf = tape.watch(input);
     input = {};
@@ -44,7 +44,7 @@ void run_recompute_backward(BackwardPass& pass) {
     grad = tape.grad(leaf);
   }
   tape.values_.resize(first_value);
-  if (input_wanted && grad.defined()) pass.hand_over(0, std::move(grad));
+  if (input_wanted && grad.defined()) pass.adopt_grad(0, std::move(grad));
 }
 
 Tensor recompute(RankContext& ctx, const Tensor& x, std::function<Tensor(const Tensor&)> f) {

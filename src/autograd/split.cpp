@@ -17,7 +17,7 @@ void run_split_backward(BackwardPass& pass) {
   for (int i = 0; i < node.outputs; ++i)
     pass.grads_[i] = {};  // so that the joint buffer is unshared when passed on
   Tensor joint = std::move(node.joint);
-  pass.hand_over(0, std::move(joint));
+  pass.adopt_grad(0, std::move(joint));
 }
 
 SmallVector<Tensor, 4> split(RankContext& ctx, const Tensor& x, std::initializer_list<int64_t> sizes) {

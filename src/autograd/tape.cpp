@@ -48,7 +48,7 @@ void Tape::give_grad(const Tensor& output, Tensor grad) {
     throw Error("backward from a tensor that depends on nothing that wants a gradient",
                 "was it computed in an earlier step, or inside a no-grad scope?");
   }
-  hand_over(start, std::move(grad));
+  adopt_grad(start, std::move(grad));
 }
 
 void Tape::backward(Tensor output, Tensor grad, int floor) {
@@ -98,14 +98,14 @@ GradSlot Tape::grad_slot(int32_t index) {
   } else if (!v.grad.defined()) {
     v.grad = ctx_.empty(v.shape, v.dtype);
   } else if (!v.grad.buffer().unique()) {
-    v.grad = ctx_.clone(v.grad);  // somebody still reads the shared one
+    v.grad = ctx_.clone(v.grad);  // the shared one still has a reader
   }
   const bool accumulate = v.touched;
   v.touched = true;
   return {v.grad, accumulate};
 }
 
-void Tape::hand_over(int32_t index, Tensor grad) {
+void Tape::adopt_grad(int32_t index, Tensor grad) {
   Value& v = values_[index];
   if (grad.shape() != v.shape || grad.dtype() != v.dtype) {
     throw Error(cat("a gradient of ", grad.shape().str(), " ", name_of(grad.dtype()),
@@ -173,11 +173,11 @@ GradSlot BackwardPass::grad_in(int input) {
 }
 
 void BackwardPass::add_repeated() {
-  for (Repeated& r : repeated_) ctx_.tape().hand_over(r.value, std::move(r.grad));
+  for (Repeated& r : repeated_) ctx_.tape().adopt_grad(r.value, std::move(r.grad));
 }
 
-void BackwardPass::hand_over(int input, Tensor grad) {
-  if (wants(input)) ctx_.tape().hand_over(node_.inputs[input], std::move(grad));
+void BackwardPass::adopt_grad(int input, Tensor grad) {
+  if (wants(input)) ctx_.tape().adopt_grad(node_.inputs[input], std::move(grad));
 }
 
 }  // namespace kiln

@@ -1,7 +1,7 @@
 // The tape: what ran forward, in order, with everything backward will need declared by name.
 //
 // Gradients of activations: the first contribution writes, later ones add; a contribution that is merely
-// passed on (an addition's gradient) is shared without a copy and copied only if somebody must write to it
+// passed on (an addition's gradient) is shared without a copy and copied only if it must be written to
 // while another still reads it. Backward pops nodes from the end, so a node's saved tensors are freed as soon
 // as it has run, and a recomputed span can record itself at the end of the same tape.
 #pragma once
@@ -35,7 +35,7 @@ struct RecomputeSpan {
   };
   std::function<Tensor(const Tensor&)> run;
   std::vector<Row> rows;     // the variants forward took, in order: the second run must take the same
-  std::vector<Param*> uses;  // of parameters, one entry each: should backward pass the span by, they are told
+  std::vector<Param*> uses;  // of parameters, one entry each: they are notified if backward skips the span
 };
 
 struct Node {
@@ -44,6 +44,7 @@ struct Node {
   const char* op = "";
   const char* variant = "";
   const void* row = nullptr;
+  bool named = false;  // the row was requested by name: backward keeps to it
   void (*backward)(BackwardPass&) = nullptr;
   SmallVector<int32_t, 4> inputs;  // value indices; -1 where no gradient is wanted
   int32_t first_output = 0;
@@ -116,7 +117,7 @@ class Tape {
   };
 
   GradSlot grad_slot(int32_t value);
-  void hand_over(int32_t value, Tensor grad);
+  void adopt_grad(int32_t value, Tensor grad);
 
   RankContext& ctx_;
   GradMode mode_ = GradMode::record;
@@ -153,7 +154,7 @@ class BackwardPass {
   // Not wanted() when the input needs no gradient. Slots of one pass never overlap: a value that is an input
   // twice gets a second place, which is added when the pass is over.
   GradSlot grad_in(int input);
-  void hand_over(int input, Tensor grad);
+  void adopt_grad(int input, Tensor grad);
   const ParamRef& param(int i) const { return node_.params[i]; }
 
  private:

@@ -42,7 +42,7 @@ std::optional<std::string> from_base64(std::string_view text) {
       if (v < 0) return std::nullopt;
       four |= static_cast<uint32_t>(v) << (18 - 6 * k);
     }
-    if ((four & ((1U << (8 * padding)) - 1)) != 0) return std::nullopt;  // bits nobody would have written
+    if ((four & ((1U << (8 * padding)) - 1)) != 0) return std::nullopt;  // bits no encoder writes
     for (std::size_t k = 0; k < 3 - padding; ++k) bytes += static_cast<char>(four >> (16 - 8 * k) & 0xff);
   }
   return bytes;

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json_reader.h"
+#include "base/start_thread.h"
 
 namespace kiln {
 namespace {
@@ -42,7 +44,7 @@ BatchLoader::BatchLoader(std::shared_ptr<const TokenSet> tokens, const LoaderOpt
   current_ = make_step();
   if (options_.prefetch) {
     ahead_ = make_step();
-    thread_ = std::thread([this] { prefetch(); });
+    thread_ = start_thread("the batches to come", [this] { prefetch(); });
     ask_for(0);
   }
 }
@@ -125,8 +127,8 @@ void BatchLoader::seek(const LoaderState& to) {
   const LoaderState here = state();
   const auto same = [](std::string_view name, auto saved, auto now) {
     if (saved != now)
-      throw Error(cat("cannot go on in the data: ", name, " was ", saved, " and is ", now),
-                  "resume with the same data, context and seed, or start afresh");
+      throw Error(cat("cannot resume in the data: ", name, " was ", saved, " and is ", now),
+                  "resume with the same data, context and seed, or restart with --fresh");
   };
   same("the number of tokens", to.tokens, here.tokens);
   same("the checksum of the tokens", to.checksum, here.checksum);
@@ -134,7 +136,7 @@ void BatchLoader::seek(const LoaderState& to) {
   same("the seed", to.seed, here.seed);
   same("shuffling", to.shuffle, here.shuffle);
   if (to.next > std::numeric_limits<uint64_t>::max() / 2)
-    throw Error(cat("cannot go on in the data at window ", to.next));
+    throw Error(cat("cannot resume in the data at window ", to.next));
   if (options_.prefetch) {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return !wanted_; });
@@ -180,7 +182,7 @@ void BatchLoader::prefetch() {
   }
 }
 
-nlohmann::ordered_json to_json(const LoaderState& state) {
+Json to_json(const LoaderState& state) {
   return {{"next", state.next},       {"seed", state.seed},     {"shuffle", state.shuffle},
           {"context", state.context}, {"tokens", state.tokens}, {"checksum", state.checksum}};
 }

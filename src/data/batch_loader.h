@@ -1,14 +1,14 @@
 // Tokens to batches. Each shard is cut into windows of T tokens; a window's targets are its tokens moved by
 // one, so a shard of n tokens has (n - 1) / T windows and each token is an input once. Epoch after epoch the
 // windows come in a new order (or, unshuffled, in the files' own), each exactly once, and all ranks walk the
-// one sequence together:
+// one sequence:
 //
 //   step s takes the next  world x micro_steps x B  windows;
 //   rank r's micro-step m the B of them from (r x micro_steps + m) x B on, or, ranks first, from
 //   (m x world + r) x B on.
 //
-// So ranks never share a window, one number says where everybody is, and a run can go on with another number
-// of ranks. A step may begin in one epoch and end in the next: no window is dropped.
+// So ranks never share a window, one number is the position of all ranks, and a run can resume with another
+// number of ranks. A step may begin in one epoch and end in the next: no window is dropped.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "data/host_batch.h"
 #include "data/token_set.h"
 #include "data/window_order.h"
@@ -37,7 +37,7 @@ struct LoaderOptions {
   bool prefetch = true;  // a thread prepares the next step; the batches are the same without
 };
 
-// Where a run stands in its data, and what it must find unchanged to go on there.
+// A run's position in its data, and what must be unchanged to resume there.
 struct LoaderState {
   uint64_t next = 0;  // windows handed out since the beginning, by all ranks
   uint64_t seed = 0;
@@ -47,7 +47,7 @@ struct LoaderState {
   uint32_t checksum = 0;  // TokenSet's
   friend bool operator==(const LoaderState&, const LoaderState&) = default;
 };
-nlohmann::ordered_json to_json(const LoaderState& state);
+Json to_json(const LoaderState& state);
 LoaderState loader_state(const JsonValue& json);
 
 class BatchLoader {

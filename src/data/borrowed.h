@@ -1,4 +1,5 @@
-// A pool of things that threads borrow: each gets one nobody else has, made anew only when all are out.
+// A pool of things that threads borrow: each gets one nobody else has; a new one is made only when all are
+// out.
 #pragma once
 
 #include <memory>

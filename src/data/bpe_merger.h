@@ -1,4 +1,4 @@
-// The heart of encoding: merges the symbols of one word, always the pair of lowest rank, of equal ones the
+// The core of encoding: merges the symbols of one word, always the pair of lowest rank, of equal ones the
 // leftmost, until no pair is in the table.
 #pragma once
 

@@ -41,7 +41,7 @@ struct BpeModel {
 using TokenIds = std::unordered_map<std::string_view, int32_t>;
 TokenIds token_ids(const std::vector<std::string>& tokens);
 
-// Merges by rank alone, as tiktoken has them: two neighbours merge when their bytes together are a token, and
+// Merges by rank alone, as tiktoken has them: two neighbours merge when their joined bytes are a token, and
 // the lowest id goes first. Lists every such pair.
 std::vector<BpeMerge> merges_by_id(const std::vector<std::string>& tokens);
 

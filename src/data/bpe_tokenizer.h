@@ -1,5 +1,5 @@
 // Byte-level BPE: split into words, then merge within each. Words repeat, so each thread remembers the ids of
-// those it has met, and most words cost one look-up.
+// those it has seen, and most words cost one look-up.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Counting all pairs anew for each merge would cost hours. Instead each pair remembers the words it stands
+// Recounting all pairs for each merge would cost hours. Instead each pair remembers the words it occurs
 // in, a merge visits those alone, and the counts are corrected by what changed in them. The most frequent
 // pair comes from a heap whose entries may be out of date: counts of old pairs only fall, so an entry that is
 // too high is put right when it reaches the top; pairs whose count may have risen are pushed again.
@@ -59,7 +59,7 @@ class Trainer {
     int32_t left, right;
     int64_t count = 0;
     bool listed = false;          // among the merges
-    std::vector<uint32_t> words;  // where it stands or stood; may name a word twice
+    std::vector<uint32_t> words;  // where it is or stood; may name a word twice
   };
   struct Candidate {
     int64_t count;
@@ -85,7 +85,7 @@ class Trainer {
     return place->second;
   }
 
-  // Adds `by` to the pair's count. A rise means the pair now stands in word `w`.
+  // Adds `by` to the pair's count. A rise means the pair now is in word `w`.
   uint32_t change(int32_t left, int32_t right, int64_t by, uint32_t w) {
     uint32_t& place = pair_numbers_[pair_key(left, right)];
     if (place == 0) {
@@ -136,8 +136,8 @@ class Trainer {
         fresh_.push_back(s[i++]);
       }
     }
-    // Pairs before `first - 1` and after `last_end` are as they were; those between are taken off and put on
-    // anew.
+    // Pairs before `first - 1` and after `last_end` are as they were; those between are removed and
+    // added again.
     const std::size_t before = first == 0 ? 0 : first - 1;
     const std::size_t after = std::min(last_end + 1, s.size());
     for (std::size_t k = before; k + 1 < after; ++k) change(s[k], s[k + 1], -count, w);

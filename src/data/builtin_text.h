@@ -1,5 +1,5 @@
-// The text kiln brings along to train on: its own documents and sources, put into the program when it is
-// built (cmake/KilnBuiltinText.cmake). Each file follows a line with its path.
+// The built-in training text: kiln's own documents and sources, embedded at build
+// time (cmake/KilnBuiltinText.cmake). Each file follows a line with its path.
 #pragma once
 
 #include <string_view>

@@ -16,10 +16,10 @@ constexpr std::array<char, 256> kBytes = [] {
 
 class ByteTokenizer final : public Tokenizer {
  public:
-  ByteTokenizer() : Tokenizer(SpecialTokens({{std::string(kEndOfText), 256}})) {}
+  explicit ByteTokenizer(bool end_of_text) : Tokenizer(specials(end_of_text)), end_of_text_(end_of_text) {}
 
   std::string_view kind() const override { return "byte"; }
-  int32_t vocab_size() const override { return 257; }
+  int32_t vocab_size() const override { return end_of_text_ ? 257 : 256; }
   std::string fingerprint() const override {
     std::vector<std::string_view> all;
     all.reserve(static_cast<std::size_t>(vocab_size()));
@@ -28,9 +28,9 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   std::string_view bytes_of(int32_t id) const override {
-    if (id == 256) return kEndOfText;
-    if (id < 0 || id > 256)
-      throw Error(cat("token ", id, " is not in the byte tokenizer's vocabulary of 257"));
+    if (id == 256 && end_of_text_) return kEndOfText;
+    if (id < 0 || id >= vocab_size())
+      throw Error(cat("token ", id, " is not in the byte tokenizer's vocabulary of ", vocab_size()));
     return {&kBytes[static_cast<std::size_t>(id)], 1};
   }
 
@@ -46,10 +46,20 @@ class ByteTokenizer final : public Tokenizer {
   std::size_t find_cut(std::string_view text, std::size_t from) const override {
     return std::min(from, text.size());
   }
+
+ private:
+  static SpecialTokens specials(bool end_of_text) {
+    return end_of_text ? SpecialTokens({{std::string(kEndOfText), 256}})
+                       : SpecialTokens(std::vector<SpecialToken>{});
+  }
+
+  bool end_of_text_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> make_byte_tokenizer() { return std::make_shared<ByteTokenizer>(); }
+std::shared_ptr<const Tokenizer> make_byte_tokenizer(bool end_of_text) {
+  return std::make_shared<ByteTokenizer>(end_of_text);
+}
 
 }  // namespace kiln

@@ -23,7 +23,7 @@ class TextEncoder {
  private:
   const Tokenizer& tokenizer_;
   ThreadPool& pool_;
-  BorrowPool<Tokenizer::Scratch> scratch_;  // words met in one text are known in the next
+  BorrowPool<Tokenizer::Scratch> scratch_;  // words of one text are cached for the next
 };
 
 // The whole of it at once.

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "data/byte_level.h"
 #include "data/vocab_merges.h"
 
@@ -114,14 +114,14 @@ void check_model_options(const JsonValue& bpe) {
     if (bpe.has(name) && !bpe.at(name).string().empty())
       refuse(bpe.at(name), cat("'", bpe.at(name).string(), "'"));
   }
-  // unk_token and fuse_unk speak of bytes without a token, which check() rules out.
+  // unk_token and fuse_unk are about bytes without a token, which check() rules out.
   refuse_flag(bpe, "byte_fallback");
 }
 
 }  // namespace
 
 BpeModel parse_hf_tokenizer(std::string_view json_text, std::string_view source) {
-  const nlohmann::json document = parse_json(json_text, {}, source);
+  const Json document = parse_json(json_text, {}, source);
   const JsonValue root(document, source);
   const JsonValue bpe = root.at("model");
   check_model_options(bpe);
@@ -149,10 +149,10 @@ BpeModel parse_hf_tokenizer(std::string_view json_text, std::string_view source)
   const JsonValue merges = bpe.at("merges");
   MergeReader reader(model);
   for (std::size_t i = 0; i < merges.array().size(); ++i) {
-    const nlohmann::json& entry = merges.array()[i];
+    const Json& entry = merges.array()[i];
     const std::string where = cat(source, ": model.merges[", i, "]");
     if (entry.is_string()) {
-      const std::string_view line = entry.get_ref<const std::string&>();
+      const std::string_view line = entry.text();
       const std::size_t space = line.find(' ');
       if (space == std::string_view::npos)
         throw Error(cat(where, ": '", line.substr(0, 80), "' has no space"));
@@ -170,8 +170,7 @@ BpeModel parse_hf_tokenizer(std::string_view json_text, std::string_view source)
 }
 
 std::string hf_tokenizer_json(const BpeModel& model) {
-  using nlohmann::ordered_json;
-  ordered_json added = ordered_json::array();
+  Json added = Json::array();
   for (const SpecialToken& t : model.specials.all()) {
     added.push_back({{"id", t.id},
                      {"content", t.text},
@@ -182,36 +181,35 @@ std::string hf_tokenizer_json(const BpeModel& model) {
                      {"special", true}});
   }
   const bool gpt2 = model.splitter->regex() == split_patterns().front().regex;
-  const ordered_json byte_level = {
+  const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", gpt2}};
-  const ordered_json split = {{"type", "Split"},
-                              {"pattern", {{"Regex", model.splitter->regex()}}},
-                              {"behavior", "Isolated"},
-                              {"invert", false}};
-  ordered_json merges = ordered_json::array();
+  const Json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", model.splitter->regex()}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
+  Json merges = Json::array();
   for (const BpeMerge& m : one_merge_per_token(model)) {
     // As one string, which every version of `tokenizers` reads; a pair of strings only the newer ones.
     merges.push_back(cat(to_byte_level(model.tokens[static_cast<std::size_t>(m.left)]), " ",
                          to_byte_level(model.tokens[static_cast<std::size_t>(m.right)])));
   }
-  const ordered_json page = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer",
-       gpt2 ? byte_level : ordered_json{{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}},
-      {"post_processor", nullptr},
-      {"decoder", byte_level}};
-  const ordered_json bpe = {{"type", "BPE"},
-                            {"dropout", nullptr},
-                            {"unk_token", nullptr},
-                            {"continuing_subword_prefix", nullptr},
-                            {"end_of_word_suffix", nullptr},
-                            {"fuse_unk", false},
-                            {"byte_fallback", false},
-                            {"ignore_merges", model.whole_words_first}};
+  const Json page = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer",
+                      gpt2 ? byte_level : Json{{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level}};
+  const Json bpe = {{"type", "BPE"},
+                    {"dropout", nullptr},
+                    {"unk_token", nullptr},
+                    {"continuing_subword_prefix", nullptr},
+                    {"end_of_word_suffix", nullptr},
+                    {"fuse_unk", false},
+                    {"byte_fallback", false},
+                    {"ignore_merges", model.whole_words_first}};
   std::string text = page.dump(1), options = bpe.dump();
   text.resize(text.size() - 2);  // "\n}"
   options.pop_back();            // "}"

@@ -1,8 +1,8 @@
 // Hugging Face's tokenizer.json, as far as it is a byte-level BPE: model BPE; pre-tokenizer ByteLevel, or a
 // Split by a regular expression and then ByteLevel; decoder ByteLevel; added tokens. Merges as "a b" or ["a",
 // "b"]. What would change the ids and is not one of these is refused by its name. Post-processors add tokens
-// around whole sequences, which training does not want: those of Llama and GPT-2 (TemplateProcessing,
-// ByteLevel) are passed over.
+// around whole sequences, which training must not have: those of Llama and GPT-2 (TemplateProcessing,
+// ByteLevel) are ignored.
 #pragma once
 
 #include <string>

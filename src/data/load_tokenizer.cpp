@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/mapped_file.h"
 #include "data/byte_tokenizer.h"
 #include "data/hf_tokenizer.h"
@@ -30,7 +31,7 @@ bool is_file(const fs::path& path) {
 BpeModel load_pair(const fs::path& vocab) {
   const fs::path merges = vocab.parent_path() / "merges.txt";
   if (!is_file(merges))
-    throw Error(cat(vocab.string(), " has no merges.txt beside it"), "both files are needed");
+    throw Error(cat(vocab.string(), " has no merges.txt next to it"), "both files are needed");
   return parse_vocab_merges(read(vocab), read(merges), vocab.string(), merges.string());
 }
 
@@ -48,8 +49,8 @@ std::optional<fs::path> find_in(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
     if (is_file(folder / name)) return folder / name;
   }
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".tiktoken") return entry.path();
+  for (const FolderEntry& e : list_folder(folder.string())) {
+    if (e.name.ends_with(".tiktoken")) return folder / e.name;
   }
   return {};
 }
@@ -71,6 +72,11 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& name_or_path,
   }
   const fs::path path = fs::is_directory(status) ? file_in(name_or_path) : fs::path(name_or_path);
   return make_bpe_tokenizer(load_file(path, pattern));
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer_of(int64_t model_vocab, const std::string& name_or_path) {
+  if (name_or_path == "byte" && model_vocab == 256) return make_byte_tokenizer(/*end_of_text=*/false);
+  return load_tokenizer(name_or_path);
 }
 
 bool holds_tokenizer(const std::string& folder) {

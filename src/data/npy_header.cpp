@@ -125,7 +125,7 @@ TokenLayout npy_tokens(std::span<const std::byte> file, std::string_view path) {
       break;
     }
   }
-  if (!header.at_end()) header.fail("goes on after its end");
+  if (!header.at_end()) header.fail("has data after its end");
   if (!descr || !fortran || !count) header.fail("lacks one of descr, fortran_order, shape");
   for (const Known& k : kKnown) {
     if (k.descr != *descr) continue;

@@ -1,5 +1,5 @@
 // A hash table from a pair of token ids to a small value: open addressing, keys and values side by side. The
-// inner loops of training and encoding ask it for nearly every pair of neighbours, mostly in vain.
+// inner loops of training and encoding ask it for nearly every pair of neighbours, and mostly miss.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Tokens that stand for themselves: "<|endoftext|>" and its like. They are looked for before anything else is
-// done to a text, so no merge can ever produce one and none can be cut apart.
+// Tokens that stand for themselves: "<|endoftext|>" and its like. They are found before anything else is
+// done to a text, so no merge can produce one and none can be split.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Cuts text into words before BPE: merges never cross a word's edge. What a word is, a regular expression
-// says; GPT-2's is done by hand (gpt2_splitter.cpp), the others by PCRE2 (pcre2/, or no_pcre2.cpp without
+// Cuts text into words before BPE: merges never cross a word's edge. A word is defined by a regular
+// expression; GPT-2's is hand-coded (gpt2_splitter.cpp), the others by PCRE2 (pcre2/, or no_pcre2.cpp without
 // it).
 #pragma once
 
@@ -24,13 +24,13 @@ class Splitter {
   // True where `find_cut` gives places at which a text can be cut without changing its words.
   virtual bool can_cut() const = 0;
 
-  // Appends the words of any bytes, in order; together they are the text. Stretches of valid UTF-8 are split
-  // each for itself, a run of bytes that are not UTF-8 is a word of its own.
+  // Appends the words of any bytes, in order; concatenated they are the text. Stretches of valid UTF-8 are
+  // split each for itself, a run of bytes that are not UTF-8 is a separate word.
   void split(std::string_view text, std::vector<std::string_view>& words) const;
 
   // The first place at or after `from` where the text can be cut in two that split as the whole does; its end
   // where there is none. The place is between a letter or number and a space or line end: no pattern we know
-  // has a word that goes on there, and none looks across.
+  // has a word that continues there, and none looks across.
   std::size_t find_cut(std::string_view text, std::size_t from) const;
 
  protected:

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "data/utf8.h"
 
 namespace kiln {
@@ -14,29 +15,34 @@ namespace fs = std::filesystem;
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
-// A run that keeps its metrics below the text it learns from would learn from them when it goes on.
+// A run that keeps its metrics below the text it learns from would learn from them when it resumes.
 bool is_a_run(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path / "run.json", ignored) && fs::exists(path / "lock", ignored);
+}
+
+void add_files_below(const fs::path& folder, std::vector<std::string>& paths) {
+  for (const FolderEntry& e : list_folder(folder.string())) {
+    const fs::path path = folder / e.name;
+    std::error_code ignored;
+    if (hidden(path) || is_a_run(path)) continue;
+    if (e.kind == EntryKind::folder) {
+      add_files_below(path, paths);
+    } else if (fs::is_regular_file(path, ignored)) {  // links to files are followed, those to folders are not
+      paths.push_back(path.string());
+    }
+  }
 }
 
 // Paths of all regular files below a folder, sorted byte by byte: the same on every machine and in every
 // language.
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> paths;
-  std::error_code error;
-  fs::recursive_directory_iterator it(folder, error);
-  const fs::recursive_directory_iterator end;
-  while (!error && it != end) {
-    std::error_code ignored;
-    if (hidden(it->path()) || is_a_run(it->path())) {
-      it.disable_recursion_pending();
-    } else if (it->is_regular_file(ignored)) {
-      paths.push_back(it->path().string());
-    }
-    it.increment(error);
+  try {
+    add_files_below(folder, paths);
+  } catch (const fs::filesystem_error& e) {
+    throw Error(cat("cannot list ", e.path1().string(), ": ", e.code().message()));
   }
-  if (error) throw Error(cat("cannot list ", folder, ": ", error.message()));
   std::sort(paths.begin(), paths.end());
   return paths;
 }

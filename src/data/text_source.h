@@ -1,10 +1,10 @@
-// Text to learn from: a file, all the text files of a folder and the folders in it in the order of their
+// Training text: a file, all the text files of a folder and the folders in it in the order of their
 // paths, or text that is in memory already.
 //
 // Text is UTF-8 without zero bytes, and is taken as it is, byte for byte. A file named by the user that is
-// empty or is not text is an error. In a folder such files are passed over and remembered, as are those that
-// cannot be read; names that begin with a dot, links to folders, and folders of kiln's own runs, are not
-// looked at.
+// empty or is not text is an error. In a folder such files are skipped and listed, as are those that
+// cannot be read; names that begin with a dot, links to folders, and folders of kiln's own runs are
+// ignored.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,7 @@ class RangeText {
   std::string_view text_;
 };
 
-// The last `fraction` of the text is held out for validation. The cut falls at a line's end, or, in a
+// The last `fraction` of the text is for validation. The cut falls at a line's end, or, in a
 // text of one line, between two characters; either part may come out empty.
 struct TextSplit {
   std::vector<TextRange> train, validation;

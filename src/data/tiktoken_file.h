@@ -1,6 +1,6 @@
 // tiktoken's rank files: lines "base64(token) SPACE rank", no special tokens, no pattern. Both follow from
-// which encoding it is, which the number of tokens tells: gpt2 50,256, cl100k 100,256, o200k 199,998, llama3
-// 128,000. Any other file is split by GPT-2's pattern, and <|endoftext|> follows its last rank.
+// which encoding it is, recognised by the number of tokens: gpt2 50,256, cl100k 100,256, o200k 199,998,
+// llama3 128,000. Any other file is split by GPT-2's pattern, and <|endoftext|> follows its last rank.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/mapped_file.h"
 #include "data/bpe_model.h"
 #include "data/token_format.h"
@@ -31,8 +31,8 @@ std::vector<ShardFile> parse_list(const JsonValue& list) {
   return files;
 }
 
-nlohmann::ordered_json to_json(const std::vector<ShardFile>& files) {
-  auto list = nlohmann::ordered_json::array();
+Json to_json(const std::vector<ShardFile>& files) {
+  auto list = Json::array();
   for (const ShardFile& f : files) list.push_back({{"file", f.name}, {"tokens", f.tokens}});
   return list;
 }
@@ -45,7 +45,7 @@ bool is_token_folder(const std::string& folder) {
 }
 
 TokenFolder parse_dataset_json(std::string_view text, std::string_view source) {
-  const nlohmann::json document = parse_json(text, {.max_bytes = std::size_t{16} << 20}, source);
+  const Json document = parse_json(text, {.max_bytes = std::size_t{16} << 20}, source);
   const JsonValue root(document, source);
   if (root.at("format").string() != kFormat)
     root.at("format").fail(cat("is '", root.at("format").string(), "'; expected '", kFormat, "'"));
@@ -75,14 +75,14 @@ TokenFolder read_token_folder(const std::string& folder) {
 }
 
 void write_dataset_json(const std::string& folder, const TokenFolder& content) {
-  const nlohmann::ordered_json page = {{"format", kFormat},
-                                       {"tokenizer",
-                                        {{"kind", content.tokenizer},
-                                         {"file", "tokenizer.json"},
-                                         {"fingerprint", content.fingerprint},
-                                         {"vocab_size", content.vocab_size}}},
-                                       {"train", to_json(content.train)},
-                                       {"val", to_json(content.val)}};
+  const Json page = {{"format", kFormat},
+                     {"tokenizer",
+                      {{"kind", content.tokenizer},
+                       {"file", "tokenizer.json"},
+                       {"fingerprint", content.fingerprint},
+                       {"vocab_size", content.vocab_size}}},
+                     {"train", to_json(content.train)},
+                     {"val", to_json(content.val)}};
   write_file_atomically(manifest(folder), page.dump(1) + "\n");
 }
 

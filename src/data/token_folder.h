@@ -1,5 +1,5 @@
 // The folder `kiln tokenize` makes: token shards, tokenizer.json, and dataset.json, which is written last and
-// says what belongs together. A folder without it is not whole.
+// lists what belongs to the set. A folder without it is incomplete.
 #pragma once
 
 #include <string>

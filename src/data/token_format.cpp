@@ -51,7 +51,7 @@ void widen(const std::byte* from, std::span<int32_t> to) {
   }
 }
 
-// As it stands in the file, for the message.
+// As it is in the file, for the message.
 int64_t token_at(std::span<const std::byte> file, TokenType type, std::size_t offset) {
   switch (type) {
     case TokenType::u16:

@@ -1,4 +1,4 @@
-// The files tokens are kept in, told apart by their first bytes and their size. All little-endian.
+// The formats of token files, recognised by their first bytes and their size. All little-endian.
 //   llm.c, GPT-2     256 x int32 {20240520, 1, n, 0...}, then n x uint16
 //   llm.c, Llama 3   256 x int32 {20240801, 7, n, 0...}, then n x uint32
 //   NumPy .npy       one axis of uint16, uint32, int32 or int64

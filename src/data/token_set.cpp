@@ -5,12 +5,18 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/folder.h"
 #include "data/token_folder.h"
 
 namespace kiln {
 
 TokenShard::TokenShard(const std::string& path)
     : name_(path), file_(path), layout_(sniff_tokens(file_.bytes(), path)) {}
+
+TokenShard::TokenShard(const std::string& path, int64_t begin, int64_t count) : TokenShard(path) {
+  layout_.offset += static_cast<std::size_t>(begin) * size_of(layout_.type);
+  layout_.count = count;
+}
 
 TokenShard::TokenShard(std::vector<int32_t> ids, std::string name)
     : name_(std::move(name)),
@@ -57,6 +63,16 @@ TokenSet::TokenSet(std::vector<TokenShard> shards, int32_t vocab_size, ThreadPoo
   }
 }
 
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  try {
+    for (FolderEntry& e : list_folder(folder)) names.push_back(std::move(e.name));
+  } catch (const std::filesystem::filesystem_error& e) {
+    throw Error(cat("cannot list ", folder, ": ", e.code().message()));
+  }
+  return names;
+}
+
 std::vector<std::string> token_files(const std::string& path, const std::string& part) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -74,15 +90,13 @@ std::vector<std::string> token_files(const std::string& path, const std::string&
   }
   std::vector<std::string> all, chosen;
   bool named = false;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& name : names_in(path)) {
     if (!name.ends_with(".bin") && !name.ends_with(".npy")) continue;
-    all.push_back(it->path().string());
+    all.push_back((fs::path(path) / name).string());
     const bool has_part = name.find(part) != std::string::npos;
     named = named || name.find("train") != std::string::npos || name.find("val") != std::string::npos;
-    if (has_part) chosen.push_back(it->path().string());
+    if (has_part) chosen.push_back(all.back());
   }
-  if (error) throw Error(cat("cannot list ", path, ": ", error.message()));
   if (!named && part == "train") chosen = all;
   if (chosen.empty())
     throw Error(cat("the folder ", path, " holds no ", part, " tokens"), "expected .bin or .npy files");

@@ -1,5 +1,5 @@
 // Tokens to train on: one or more shards, each a memory-mapped file or ids held in memory. Reading past a
-// shard's end into the next is not possible: a sequence lies within one shard.
+// shard's end into the next is not possible: a sequence is within one shard.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@ namespace kiln {
 
 class TokenShard {
  public:
-  explicit TokenShard(const std::string& path);            // maps the file
-  TokenShard(std::vector<int32_t> ids, std::string name);  // holds them
+  explicit TokenShard(const std::string& path);                       // maps the file
+  TokenShard(const std::string& path, int64_t begin, int64_t count);  // some of its tokens
+  TokenShard(std::vector<int32_t> ids, std::string name);             // holds them
   TokenShard(TokenShard&&) noexcept = default;
   TokenShard& operator=(TokenShard&&) noexcept = default;
 
@@ -44,7 +45,7 @@ class TokenSet {
 
   const std::vector<TokenShard>& shards() const { return shards_; }
   int64_t size() const { return size_; }
-  // A checksum of the first 64 million ids: tells one text from another of the same length.
+  // A checksum of the first 64 million ids: distinguishes texts of the same length.
   uint32_t checksum() const { return checksum_; }
   int32_t vocab_size() const { return vocab_size_; }
 

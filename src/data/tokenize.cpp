@@ -12,7 +12,7 @@
 #include "data/load_tokenizer.h"
 #include "data/token_folder.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,7 +50,7 @@ void prepare_folder(const TokenizeRequest& request) {
 
 BpeTrainOptions train_options(const TokenizeRequest& request) {
   BpeTrainOptions options;
-  options.vocab_size = request.train_bpe;
+  options.vocab_size = *request.train_bpe;
   if (!request.specials.empty()) options.specials = request.specials;
   check_train_options(options);
   return options;
@@ -126,6 +126,9 @@ class PartWriter {
 
 TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& progress) {
   TokenizeReport report;
+  if (is_token_folder(request.text))
+    throw Error(cat(request.text, " holds tokens already"),
+                "give the text itself; kiln train reads tokens as they are", ErrorKind::usage);
   const TextSource source(request.text);
   const TextSplit text = split_text(source, request.validation);
   ThreadPool pool(request.threads > 0 ? request.threads : ThreadPool::available_threads());
@@ -133,7 +136,7 @@ TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& 
   std::shared_ptr<const Tokenizer> tokenizer;
   BpeTrainOptions options;
   std::shared_ptr<const Splitter> splitter;
-  if (request.train_bpe == 0) {
+  if (!request.train_bpe) {
     tokenizer = load_tokenizer(request.tokenizer, request.pattern);
   } else {
     options = train_options(request);
@@ -166,7 +169,7 @@ TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& 
   report.tokenizer = tokenizer->kind();
   report.fingerprint = tokenizer->fingerprint();
   report.vocab_size = tokenizer->vocab_size();
-  report.vocab_wanted = request.train_bpe;
+  report.vocab_wanted = request.train_bpe.value_or(0);
   if (const auto* bpe = dynamic_cast<const BpeTokenizer*>(tokenizer.get()))
     report.merges = bpe->model().merges.size();
   report.threads = pool.threads();
@@ -180,4 +183,4 @@ TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& 
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,27 +1,29 @@
-// What `kiln tokenize` does, apart from how it is asked for and how it is printed.
+// What `kiln tokenize` does, apart from its options and its printing.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "data/shard_writer.h"
 #include "data/text_source.h"
 #include "data/tokenizer.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct TokenizeRequest {
   std::string text = {};                   // file or folder
   std::string tokenizer = "byte";          // or a file or folder
-  int32_t train_bpe = 0;                   // vocabulary to train; 0: none
-  std::string pattern = {};                // to split words by; empty: gpt2, or what the file tells
+  std::optional<int32_t> train_bpe = {};   // vocabulary to train
+  std::string pattern = {};                // to split words by; empty: gpt2, or the file's
   std::vector<std::string> specials = {};  // for training; empty: <|endoftext|>
   std::string out = {};
   int64_t shard_tokens = 100'000'000;
-  double validation = 0.05;  // part of the text held out
+  double validation = 0.05;  // validation part of the text
   bool overwrite = false;
   int threads = 0;  // 0: all
 };
@@ -50,4 +52,7 @@ using TokenizeProgress = std::function<void(const std::string&, double, const st
 
 TokenizeReport tokenize(const TokenizeRequest& request, const TokenizeProgress& progress);
 
-}  // namespace kiln::cli
+Json tokenize_json(const TokenizeReport& report);
+std::string tokenize_text(const TokenizeReport& report);
+
+}  // namespace kiln

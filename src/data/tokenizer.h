@@ -1,4 +1,4 @@
-// Text to token ids and back. Immutable once made; threads share one and bring their own scratch.
+// Text to token ids and back. Immutable once made; threads share one and pass their own scratch.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class SpecialText {
 
 class Tokenizer {
  public:
-  // What one thread keeps between calls; words it has met, for instance.
+  // What one thread keeps between calls; words it has seen, for instance.
   class Scratch {
    public:
     virtual ~Scratch() = default;
@@ -37,7 +37,7 @@ class Tokenizer {
   virtual std::string_view bytes_of(int32_t id) const = 0;
 
   // 16 hexadecimal digits of the vocabulary, what each id stands for; stored with tokens and checkpoints, so
-  // that a model never meets the ids of another tokenizer. The same for one vocabulary in any file format.
+  // that a model never gets the ids of another tokenizer. The same for one vocabulary in any file format.
   virtual std::string fingerprint() const = 0;
 
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;

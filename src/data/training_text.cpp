@@ -8,6 +8,7 @@
 #include "data/encode_text.h"
 #include "data/load_tokenizer.h"
 #include "data/text_source.h"
+#include "data/token_files_text.h"
 #include "data/token_folder.h"
 
 namespace kiln {
@@ -65,13 +66,18 @@ BpeTrainOptions bpe_options(const TextOptions& options) {
   return bpe;
 }
 
-// From what is trained on alone: what is held out shall be as new to the tokenizer as to the model.
+// From the training part alone: the validation part must be as new to the tokenizer as to the model.
 std::shared_ptr<const Tokenizer> train_tokenizer(const std::vector<TextRange>& text,
                                                  const BpeTrainOptions& options, ThreadPool& pool) {
   const auto splitter = make_splitter("gpt2");
   WordCounts counts(splitter, SpecialTokens::numbered(options.specials, 0));
   for (const TextRange& r : text) counts.add(RangeText(r).text(), pool);
   return make_bpe_tokenizer(train_bpe(counts, splitter, options));
+}
+
+[[noreturn]] void throw_holds_tokens(const std::string& path, const TextOptions& o) {
+  throw Error(cat(path, " holds tokens already; no vocabulary of ", o.train_vocab, " can be trained on them"),
+              "leave --train-bpe out, or give the text itself", ErrorKind::usage);
 }
 
 std::shared_ptr<const TokenSet> hold(std::vector<int32_t> ids, const std::string& name, int32_t vocab_size,
@@ -86,32 +92,33 @@ std::shared_ptr<const TokenSet> hold(std::vector<int32_t> ids, const std::string
 void check_text_options(const TextOptions& o) {
   if (!(o.held_out >= 0 && o.held_out < 1))
     throw Error(
-        cat("the part of the text to hold out is ", o.held_out, "; expected 0 or more and less than 1"), {},
+        cat("the validation part of the text is ", o.held_out, "; expected 0 or more and less than 1"), {},
         ErrorKind::usage);
   if (o.train_vocab == 0) return;
   if (o.tokenizer != "byte")
     throw Error(cat("a vocabulary of ", o.train_vocab, " is to be trained, and ", o.tokenizer,
                     " is to be used: only one of them can be"),
-                "leave --vocab or --tokenizer out", ErrorKind::usage);
+                "leave --train-bpe or --tokenizer out", ErrorKind::usage);
   check_train_options(bpe_options(o));
 }
 
 TrainingText read_training_text(const std::string& path, const TextOptions& o, ThreadPool& pool) {
   check_text_options(o);
   if (!path.empty() && is_token_folder(path)) {
-    if (o.train_vocab > 0)
-      throw Error(
-          cat(path, " holds tokens already; no vocabulary of ", o.train_vocab, " can be trained on them"),
-          "leave --vocab out, or give the text itself", ErrorKind::usage);
+    if (o.train_vocab > 0) throw_holds_tokens(path, o);
     return from_shards(path, o.context, pool);
+  }
+  if (!path.empty() && is_token_files(path)) {
+    if (o.train_vocab > 0) throw_holds_tokens(path, o);
+    return read_token_files(path, o, pool);
   }
   const TextSource source =
       path.empty() ? TextSource::in_memory("kiln's own sources", builtin_text()) : TextSource(path);
   const TextSplit split = split_text(source, o.held_out);
   TrainingText t;
   t.name = path.empty() ? source.files()[0].path : path;
-  t.tokenizer =
-      o.train_vocab > 0 ? train_tokenizer(split.train, bpe_options(o), pool) : load_tokenizer(o.tokenizer);
+  t.tokenizer = o.train_vocab > 0 ? train_tokenizer(split.train, bpe_options(o), pool)
+                                  : load_tokenizer_of(o.model_vocab, o.tokenizer);
   t.vocab_size = t.tokenizer->vocab_size();
   t.text_bytes = source.bytes();
   t.train = hold(encode_ranges(split.train, *t.tokenizer, pool), t.name, t.vocab_size, pool);
@@ -130,6 +137,10 @@ EvaluationText read_evaluation_text(const std::string& path,
                       ", expected ", tokenizer->fingerprint()),
                   "give the text itself, or make the tokens with the model's tokenizer");
     return {t.tokenizer, t.validation ? t.validation : t.train};
+  }
+  if (is_token_files(path)) {  // ids of the model's own vocabulary: others are an error of TokenSet
+    const TrainingText t = read_token_files(path, {.held_out = 0}, pool);
+    return {tokenizer ? tokenizer : t.tokenizer, t.train};
   }
   if (!tokenizer) throw Error("there is no tokenizer to read the text with");
   const TextSource source(path);

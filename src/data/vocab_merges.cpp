@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "data/byte_level.h"
 
 namespace kiln {
@@ -49,7 +50,7 @@ void MergeReader::add(std::string_view left, std::string_view right, std::string
 
 BpeModel parse_vocab_merges(std::string_view vocab_json, std::string_view merges_text,
                             std::string_view vocab_source, std::string_view merges_source) {
-  const nlohmann::json document = parse_json(vocab_json, {}, vocab_source);
+  const Json document = parse_json(vocab_json, {}, vocab_source);
   const JsonValue vocab(document, vocab_source);
   BpeModel model;
   if (vocab.has(kEndOfText)) {
@@ -87,7 +88,7 @@ std::string vocab_json(const BpeModel& model) {
   // By hand, since an ordered object of nlohmann's searches all its keys for each one added.
   std::string text;
   for (const auto& [id, token] : entries)
-    text += cat(text.empty() ? "{" : ",\n", nlohmann::json(token).dump(), ":", id);
+    text += cat(text.empty() ? "{" : ",\n", Json(token).dump(), ":", id);
   return text + "}";
 }
 

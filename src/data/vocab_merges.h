@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "data/bpe_model.h"
 
 namespace kiln {

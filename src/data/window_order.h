@@ -16,7 +16,7 @@ class WindowOrder {
  public:
   WindowOrder(uint64_t count, uint64_t seed);
 
-  // Which window stands at `place` of `epoch`.
+  // Which window is at `place` of `epoch`.
   uint64_t at(uint64_t epoch, uint64_t place) const;
 
  private:

@@ -1,4 +1,4 @@
-// How often each word stands in a text: all the trainer needs to know of it.
+// How often each word occurs in a text: all that the trainer needs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Gives each distinct word a number, in the order of first sight. Words are kept in one long buffer; looking
-// one up costs a hash of its bytes and, mostly, one comparison.
+// Gives each distinct word a number, in the order of first occurrence. Words are kept in one long buffer;
+// looking one up costs a hash of its bytes and, mostly, one comparison.
 #pragma once
 
 #include <cstddef>

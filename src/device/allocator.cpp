@@ -5,6 +5,18 @@
 #include "device/memory_pool.h"
 
 namespace kiln {
+namespace {
+
+std::unique_ptr<MemoryBlock> new_block() {
+  auto block = std::make_unique<MemoryBlock>();
+  FreeList alone;
+  alone.insert(block.get());
+  block->place_on_list = alone.extract(alone.begin());
+  return block;
+}
+
+}  // namespace
+
 Buffer Buffer::borrowed(void* data, Bytes bytes) {
   auto* block = new MemoryBlock;
   block->ptr = static_cast<std::byte*>(data);
@@ -23,13 +35,6 @@ void Buffer::reset() {
   b->owner->give_back(b);
 }
 
-void Buffer::used_on(Stream stream) const {
-  if (block_ == nullptr || block_->owner == nullptr || stream == block_->owner->compute_) return;
-  std::lock_guard lock(block_->owner->mutex_);
-  auto& others = block_->other_streams;
-  if (std::find(others.begin(), others.end(), stream) == others.end()) others.push_back(stream);
-}
-
 Allocator::Allocator(Backend& backend, Stream compute, AllocMode mode, Bytes cap)
     : backend_(backend),
       compute_(compute),
@@ -43,7 +48,6 @@ Allocator::~Allocator() {
   std::lock_guard lock(mutex_);
   for (auto& pool : private_pools_) drop_pool(*pool);
   drop_pool(*shared_pool_);
-  for (Event e : spare_events_) backend_.destroy(e);
 }
 
 Buffer Allocator::allocate(Bytes bytes, Tag tag, std::source_location where) {
@@ -83,9 +87,9 @@ MemoryBlock* Allocator::take_cached(MemoryPool& pool, std::size_t size) {
   auto it = list.lower_bound(&key);
   if (it == list.end()) return nullptr;
   MemoryBlock* block = *it;
-  list.erase(it);
-  wait_for_fences(block);  // before the cut, so that the rest carries no hazard
-  split(block, size);
+  std::unique_ptr<MemoryBlock> rest = block->size == size ? nullptr : new_block();
+  block->place_on_list = list.extract(it);
+  split(block, size, std::move(rest));
   return block;
 }
 
@@ -98,22 +102,24 @@ MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
     if (want > cap_.value || stats_.reserved > cap_.value - want) return nullptr;
     return static_cast<std::byte*>(backend_.allocate(want));
   };
+  std::unique_ptr<MemoryBlock> made = new_block(), rest = new_block();  // before there is something to lose
+  std::list<MemorySegment> segment(1);
   std::byte* base = try_once();
   if (base == nullptr) {  // cached but free memory of other sizes may be what is in the way
     release_free_segments(*shared_pool_);
     base = try_once();
   }
-  if (base == nullptr) {  // near the limit: no room to share, but maybe for this one
+  if (base == nullptr) {  // near the limit: no whole segment fits, but this one may
     want = size;
     base = try_once();
   }
   if (base == nullptr) return nullptr;
   stats_.reserved += want;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  notify({AllocEvent::Kind::segment_alloc, Tag::workspace, want, base});
 
-  auto* block = new MemoryBlock;
-  pool.segments.push_back({base, want, small, block});
+  MemoryBlock* const block = made.release();
+  segment.front() = {base, want, small, block};
+  pool.segments.splice(pool.segments.end(), segment);
   block->owner = this;
   block->ptr = base;
   block->place = next_place_;
@@ -121,14 +127,15 @@ MemoryBlock* Allocator::take_new_segment(MemoryPool& pool, std::size_t size) {
   block->size = want;
   block->pool = &pool;
   block->segment = &pool.segments.back();
-  split(block, size);
+  notify({AllocEvent::Kind::segment_alloc, Tag::workspace, want, base});
+  split(block, size, std::move(rest));
   return block;
 }
 
 // Keeps the first `size` bytes in `block` and puts the rest on the free list.
-void Allocator::split(MemoryBlock* block, std::size_t size) {
+void Allocator::split(MemoryBlock* block, std::size_t size, std::unique_ptr<MemoryBlock> made) {
   if (block->size == size) return;
-  auto* rest = new MemoryBlock;
+  MemoryBlock* const rest = made.release();
   rest->owner = this;
   rest->ptr = block->ptr + size;
   rest->place = block->place + size;
@@ -140,7 +147,7 @@ void Allocator::split(MemoryBlock* block, std::size_t size) {
   if (rest->after) rest->after->before = rest;
   block->after = rest;
   block->size = size;
-  block->pool->free_list(block->segment->small).insert(rest);
+  block->pool->free_list(block->segment->small).insert(std::move(rest->place_on_list));
 }
 
 void Allocator::give_back(MemoryBlock* block) {
@@ -150,17 +157,16 @@ void Allocator::give_back(MemoryBlock* block) {
   notify({AllocEvent::Kind::free, block->tag, block->size, block->ptr});
   block->in_use = false;
   if (mode_ == AllocMode::raw && !block->pool->is_private && capturing()) {
-    held_back_.push_back(block);  // its fences too: an event recorded in a capture is of no use outside it
+    held_back_.push_back(block);
     return;
   }
-  fence(block);
   if (mode_ == AllocMode::raw) {
     if (block->pool->is_private) return;  // a captured graph still writes here; the pool frees it
     release_raw(block);
     return;
   }
   block = coalesce(block);
-  block->pool->free_list(block->segment->small).insert(block);
+  block->pool->free_list(block->segment->small).insert(std::move(block->place_on_list));
 }
 
 MemoryBlock* Allocator::coalesce(MemoryBlock* block) {
@@ -168,7 +174,6 @@ MemoryBlock* Allocator::coalesce(MemoryBlock* block) {
     left->size += right->size;
     left->after = right->after;
     if (left->after) left->after->before = left;
-    left->fences.insert(left->fences.end(), right->fences.begin(), right->fences.end());
     delete right;
   };
   auto& list = block->pool->free_list(block->segment->small);
@@ -177,34 +182,11 @@ MemoryBlock* Allocator::coalesce(MemoryBlock* block) {
     absorb(block, next);
   }
   if (MemoryBlock* previous = block->before; previous && !previous->in_use) {
-    list.erase(previous);
+    previous->place_on_list = list.extract(previous);
     absorb(previous, block);
     return previous;
   }
   return block;
-}
-
-void Allocator::fence(MemoryBlock* block) {
-  for (Stream s : block->other_streams) {
-    Event e;
-    if (spare_events_.empty()) {
-      e = backend_.make_event();
-    } else {
-      e = spare_events_.back();
-      spare_events_.pop_back();
-    }
-    backend_.record(e, s);
-    block->fences.push_back(e);
-  }
-  block->other_streams.clear();
-}
-
-void Allocator::wait_for_fences(MemoryBlock* block) {
-  for (Event e : block->fences) {
-    backend_.wait(compute_, e);
-    spare_events_.push_back(e);
-  }
-  block->fences.clear();
 }
 
 void Allocator::release_cached() {
@@ -218,7 +200,6 @@ void Allocator::release_free_segments(MemoryPool& pool) {
     auto here = it++;
     MemoryBlock* only = here->first;
     if (only->in_use || only->after != nullptr) continue;
-    wait_for_fences(only);
     backend_.synchronize(compute_);
     pool.free_list(here->small).erase(only);
     release_segment(here, pool);

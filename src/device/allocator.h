@@ -2,11 +2,12 @@
 // stream order without asking the device. The bookkeeping never looks at the device, so on `meta` the same
 // code yields the same peaks: that is how memory is predicted to the byte.
 //
-// Stream rule: memory belongs to the rank's compute stream. A buffer touched by another stream is told so
-// with Buffer::used_on(stream); when it is freed an event is recorded there, and the compute stream waits for
-// that event before the block's next life begins. Nothing polls, so addresses do not depend on timing.
+// Stream rule: memory belongs to the rank's compute stream. Code that lets another stream touch a buffer
+// holds it until the compute stream follows that work (dist/comm/communicator.h, train/prefetch_slots.h); an
+// event recorded at its release would also wait for whatever was queued behind. Nothing polls, so addresses
+// do not depend on timing.
 //
-// KILN_ALLOC=raw gives every buffer an allocation of its own with its exact size (guard bytes on the CPU), so
+// KILN_ALLOC=raw gives every buffer its own allocation with its exact size (guard bytes on the CPU), so
 // that sanitizers see what a pool would hide. Accounting is the same in both modes.
 #pragma once
 
@@ -33,6 +34,12 @@ struct MemorySegment;
 enum class AllocMode { caching, raw };
 AllocMode alloc_mode_from_environment();  // KILN_ALLOC=raw|caching; anything else is an error
 
+struct MemoryBlock;
+struct SmallestFirst {  // best fit; equal sizes by place and not by address, which differs from run to run
+  bool operator()(const MemoryBlock* a, const MemoryBlock* b) const;
+};
+using FreeList = std::set<MemoryBlock*, SmallestFirst>;
+
 struct MemoryBlock {
   // Null for borrowed memory, and once the allocator is gone: a release then only frees this record.
   Allocator* owner = nullptr;
@@ -40,16 +47,20 @@ struct MemoryBlock {
   std::byte* ptr = nullptr;
   std::size_t place = 0;      // its address if every segment were laid behind the one taken before it
   std::size_t size = 0;       // rounded; what accounting counts
-  std::size_t requested = 0;  // what the caller asked for
+  std::size_t requested = 0;  // what the caller requested
   Tag tag = Tag::activation;
   bool in_use = false;
   MemoryPool* pool = nullptr;
   MemorySegment* segment = nullptr;
   MemoryBlock* before = nullptr;  // neighbours inside the segment, for coalescing
   MemoryBlock* after = nullptr;
-  std::vector<Stream> other_streams;  // used_on() since it was handed out
-  std::vector<Event> fences;          // to wait for before the next life
+  FreeList::node_type
+      place_on_list;  // while it is on none: so that giving it back, in a destructor, allocates nothing
 };
+
+inline bool SmallestFirst::operator()(const MemoryBlock* a, const MemoryBlock* b) const {
+  return a->size != b->size ? a->size < b->size : a->place < b->place;
+}
 
 // A counted reference to a block; the last one gives the memory back.
 class Buffer {
@@ -65,7 +76,7 @@ class Buffer {
     return *this;
   }
   ~Buffer() { reset(); }
-  // Memory that belongs to somebody else, who keeps it while the buffer and work queued with it live.
+  // Memory owned by others, who keep it while the buffer and work queued with it live.
   static Buffer borrowed(void* data, Bytes bytes);
 
   void reset();
@@ -74,9 +85,6 @@ class Buffer {
   bool unique() const { return block_ && block_->refs.load(std::memory_order_acquire) == 1; }
   explicit operator bool() const { return block_ != nullptr; }
   friend bool operator==(const Buffer& a, const Buffer& b) { return a.block_ == b.block_; }
-
-  // Declares that work queued on `stream` touches this memory (see the stream rule above).
-  void used_on(Stream stream) const;
 
  private:
   MemoryBlock* block_ = nullptr;
@@ -88,7 +96,7 @@ struct AllocEvent {
   Tag tag;
   std::size_t bytes;
   const void* address;
-  std::size_t requested = 0;        // alloc only: what the caller asked for, before rounding
+  std::size_t requested = 0;        // alloc only: what the caller requested, before rounding
   std::source_location where = {};  // alloc only: the line that asked
 };
 
@@ -111,7 +119,7 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // Throws Error when there is no room, with the request, the bytes in use by tag and the largest holders.
+  // Throws Error when memory runs out, with the request, the bytes in use by tag and the largest holders.
   Buffer allocate(Bytes bytes, Tag tag, std::source_location where = std::source_location::current());
 
   MemoryStats stats() const;
@@ -139,13 +147,11 @@ class Allocator {
   MemoryBlock* take_raw(MemoryPool& pool, std::size_t requested);
   void release_raw(MemoryBlock* block);
   void release_held_back();
-  void split(MemoryBlock* block, std::size_t size);
+  void split(MemoryBlock* block, std::size_t size, std::unique_ptr<MemoryBlock> rest);
   void give_back(MemoryBlock* block);
   MemoryBlock* coalesce(MemoryBlock* block);
   void release_free_segments(MemoryPool& pool);
   void release_segment(std::list<MemorySegment>::iterator segment, MemoryPool& pool);
-  void fence(MemoryBlock* block);
-  void wait_for_fences(MemoryBlock* block);
   void drop_pool(MemoryPool& pool);
   // The compute stream is being captured. The host must not wait for it, that would invalidate the capture;
   // so nothing goes back to the device until it ends.
@@ -166,7 +172,6 @@ class Allocator {
   std::list<std::unique_ptr<MemoryPool>> private_pools_;
   MemoryPool* current_pool_;
   std::vector<MemoryBlock*> held_back_;  // raw blocks of the shared pool, freed during a capture
-  std::vector<Event> spare_events_;
   std::vector<AllocObserver*> observers_;
   MemoryStats stats_;
   std::size_t next_place_ = 0;

@@ -1,4 +1,4 @@
-// KILN_ALLOC=raw: every buffer an allocation of its own, with guard bytes where the host can look at them.
+// KILN_ALLOC=raw: every buffer its own allocation, with guard bytes where the host can look at them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,13 +32,15 @@ MemoryBlock* Allocator::take_raw(MemoryPool& pool, std::size_t requested) {
   const bool guarded = kGuards && backend_.host_readable();
   const std::size_t room = std::max<std::size_t>(requested, 1) + (guarded ? 2 * kGuardBytes : 0);
   if (room > cap_.value || stats_.reserved > cap_.value - room) return nullptr;
+  auto made = std::make_unique<MemoryBlock>();  // before there is something to lose
+  std::list<MemorySegment> segment(1);
   auto* base = static_cast<std::byte*>(backend_.allocate(room));
   if (base == nullptr) return nullptr;
   stats_.reserved += room;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  notify({AllocEvent::Kind::segment_alloc, Tag::workspace, room, base});
-  auto* block = new MemoryBlock;
-  pool.segments.push_back({base, room, false, block});
+  MemoryBlock* const block = made.release();
+  segment.front() = {base, room, false, block};
+  pool.segments.splice(pool.segments.end(), segment);
   block->owner = this;
   block->ptr = base;
   if (guarded) {
@@ -49,11 +51,11 @@ MemoryBlock* Allocator::take_raw(MemoryPool& pool, std::size_t requested) {
   block->size = round_up(std::max<std::size_t>(requested, 1), kBlockRounding);
   block->pool = &pool;
   block->segment = &pool.segments.back();
+  notify({AllocEvent::Kind::segment_alloc, Tag::workspace, room, base});
   return block;
 }
 
 void Allocator::release_raw(MemoryBlock* block) {
-  wait_for_fences(block);
   backend_.synchronize(compute_);  // the backend's free is immediate, queued work is not
   MemoryPool& pool = *block->pool;
   auto it = std::find_if(pool.segments.begin(), pool.segments.end(),
@@ -62,10 +64,7 @@ void Allocator::release_raw(MemoryBlock* block) {
 }
 
 void Allocator::release_held_back() {
-  for (MemoryBlock* block : held_back_) {
-    fence(block);
-    release_raw(block);
-  }
+  for (MemoryBlock* block : held_back_) release_raw(block);
   held_back_.clear();
 }
 

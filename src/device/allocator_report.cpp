@@ -1,4 +1,4 @@
-// What the allocator says of itself: the numbers, the table of tags, and the error when there is no room.
+// What the allocator says of itself: the numbers, the table of tags, and the out-of-memory error.
 #include <algorithm>
 
 #include "base/error.h"

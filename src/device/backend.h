@@ -47,8 +47,8 @@ class Backend {
   virtual DeviceTraits traits() const = 0;
   virtual bool host_readable() const = 0;  // may the host dereference its memory?
 
-  virtual void* allocate(std::size_t bytes) = 0;  // null when the device has no room
-  // What nobody has taken yet, other processes included; nothing where the device does not count it.
+  virtual void* allocate(std::size_t bytes) = 0;  // null when the device is out of memory
+  // Free memory, other processes counted; nothing where the device does not count it.
   virtual std::optional<std::size_t> free_bytes() const { return {}; }
   virtual void release(void* ptr) = 0;
   virtual void* allocate_pinned(
@@ -86,7 +86,7 @@ class Backend {
   // Runs `work` once with its device calls recorded instead of executed.
   virtual std::unique_ptr<DeviceGraph> capture(Stream stream, const std::function<void()>& work) = 0;
 
-  // Where products are a library's: measures its algorithms for every product met so far and takes the
+  // Where a library does the matmuls: measures its algorithms for every problem seen so far and takes the
   // fastest, or takes those of an earlier measurement. Elsewhere there is nothing to choose.
   virtual std::vector<MatmulChoice> tune_matmuls(const TuneProgress& /*progress*/) { return {}; }
   virtual void use_matmuls(std::span<const MatmulChoice> /*choices*/) {}

@@ -8,7 +8,7 @@
 
 namespace kiln {
 
-std::size_t room_on(const Device& device) {
+std::size_t free_memory_on(const Device& device) {
   if (device.type == DeviceType::cuda) {
     for (const GpuInfo& gpu : list_gpus()) {
       if (gpu.index == device.index) return gpu.free_bytes == 0 ? SIZE_MAX : gpu.free_bytes;

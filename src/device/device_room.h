@@ -9,6 +9,6 @@ namespace kiln {
 
 // A GPU's free memory; for the CPU and meta what the machine has and the cgroup allows. SIZE_MAX where nobody
 // knows. Starts CUDA where a GPU is asked about.
-std::size_t room_on(const Device& device);
+std::size_t free_memory_on(const Device& device);
 
 }  // namespace kiln

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <list>
-#include <set>
 
 #include "device/allocator.h"
 
@@ -27,17 +26,11 @@ struct MemorySegment {
 
 void check_guards(const MemorySegment& segment);  // ends the program when a canary was overwritten
 
-struct SmallestFirst {  // best fit; equal sizes by place and not by address, which differs from run to run
-  bool operator()(const MemoryBlock* a, const MemoryBlock* b) const {
-    return a->size != b->size ? a->size < b->size : a->place < b->place;
-  }
-};
-
 struct MemoryPool {
   std::list<MemorySegment> segments;
-  std::set<MemoryBlock*, SmallestFirst> free_small, free_large;
+  FreeList free_small, free_large;
   bool is_private = false;
-  std::set<MemoryBlock*, SmallestFirst>& free_list(bool small) { return small ? free_small : free_large; }
+  FreeList& free_list(bool small) { return small ? free_small : free_large; }
 };
 
 }  // namespace kiln

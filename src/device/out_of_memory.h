@@ -1,9 +1,9 @@
-// Tells an error of the allocator from every other: in a bench the one is a row, the other a failure.
+// Recognises out-of-memory errors of the allocator: in a bench such an error is a row, any other a failure.
 #pragma once
 
 #include "device/allocator.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 class OutOfMemory final : public AllocObserver {
  public:
@@ -13,4 +13,4 @@ class OutOfMemory final : public AllocObserver {
   bool happened = false;
 };
 
-}  // namespace kiln::cli
+}  // namespace kiln

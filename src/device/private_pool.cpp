@@ -4,17 +4,6 @@
 namespace kiln {
 
 void Allocator::drop_pool(MemoryPool& pool) {
-  for (auto& segment : pool.segments) {
-    for (MemoryBlock* b = segment.first; b != nullptr; b = b->after) {
-      if (!pool.is_private) {
-        fence(b);  // those still in use; the others were fenced when they were freed
-        wait_for_fences(b);
-      }
-      // An event recorded in a capture cannot be waited for from outside; the graph joins its streams itself.
-      spare_events_.insert(spare_events_.end(), b->fences.begin(), b->fences.end());
-      b->fences.clear();
-    }
-  }
   backend_.synchronize(compute_);
   for (auto& segment : pool.segments) {
     check_guards(segment);

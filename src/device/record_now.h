@@ -1,4 +1,4 @@
-// An event beside the host's clock, so that times of device and host can be compared.
+// An event with the host's clock, so that times of device and host can be compared.
 #pragma once
 
 #include <chrono>

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 void require_gpu(std::string_view device, std::span<const GpuInfo> gpus, std::string_view why_none) {
   if (!device.starts_with("cuda")) return;
@@ -21,4 +21,4 @@ void require_gpu(std::string_view device, std::span<const GpuInfo> gpus, std::st
               "`kiln doctor` lists them", ErrorKind::unavailable);
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -24,7 +24,7 @@ ParamInit linear_init(int64_t in, int64_t out) {
 }
 
 // [out, in] of which the columns `here` are here.
-Param& add_row_part(ParamStore& params, std::string name, int64_t out, int64_t in, PartRange here) {
+Param& add_row_part(ParamStore& params, std::string name, int64_t out, int64_t in, ShardRange here) {
   return params.add(std::move(name), {out, here.count}, linear_init(in, out), true,
                     {ParamRole::row, {}, here.begin, in});
 }
@@ -41,7 +41,7 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index, const Part
       hidden_(partition.of(c.d_ff).count) {
   const std::string prefix = cat("model.layers.", index, ".");
   const int64_t C = c.d_model, F = c.d_ff, Q = c.heads * c.head_dim(), KV = c.kv_heads * c.head_dim();
-  const PartRange q = partition.of(Q), kv = partition.of(KV), f = partition.of(F);
+  const ShardRange q = partition.of(Q), kv = partition.of(KV), f = partition.of(F);
   auto attention = [&](const char* name) { return cat(prefix, "self_attn.", name, ".weight"); };
   auto mlp = [&](const char* name) { return cat(prefix, "mlp.", name, ".weight"); };
 
@@ -86,7 +86,7 @@ Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) con
 }
 
 // Each half by itself, so that either can be recomputed from its one input: the sum ends the first half, the
-// norm begins the second, and add_rms_norm would stand across the border.
+// norm begins the second, and add_rms_norm would cross the border.
 Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
   const float eps = config_.norm_eps;
   const Tensor h = recompute(ctx, x, [&ctx, this, eps](const Tensor& t) {
@@ -103,7 +103,7 @@ Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
   const ModelConfig& c = config_;
   const int64_t Q = heads_ * c.head_dim(), KV = kv_heads_ * c.head_dim();
   const AttentionOptions options{.heads = heads_, .kv_heads = kv_heads_, .causal = true};
-  const Tensor normed = partition_.split_input(ctx, cast_for(ctx, x, *qkv_));
+  const Tensor normed = partition_.enter_shards(ctx, cast_for(ctx, x, *qkv_));
   Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
     const auto qkv = split(ctx, linear(ctx, normed, *qkv_), {Q, KV, KV});
@@ -123,12 +123,12 @@ Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
   q = turned.q, k = turned.k;
   if (cache) std::tie(k, v) = cache->extend(ctx, index_, k, v);  // [B, all tokens so far, Hkv D]
   const Tensor o = attention(ctx, q, k, v, options);             // [B, T, H D]
-  return cast(ctx, partition_.sum_output(ctx, linear(ctx, o, *out_)), x.dtype());
+  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, o, *out_)), x.dtype());
 }
 
 Tensor Block::mlp(RankContext& ctx, const Tensor& x) const {
   const ModelConfig& c = config_;
-  const Tensor normed = partition_.split_input(ctx, cast_for(ctx, x, *gate_up_));
+  const Tensor normed = partition_.enter_shards(ctx, cast_for(ctx, x, *gate_up_));
   Tensor a;  // [B, T, F]
   if (c.fused_gate_up) {
     const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {hidden_, hidden_});
@@ -138,7 +138,7 @@ Tensor Block::mlp(RankContext& ctx, const Tensor& x) const {
     const Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
     a = swiglu(ctx, gate, up);
   }
-  return cast(ctx, partition_.sum_output(ctx, linear(ctx, a, *down_)), x.dtype());
+  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, a, *down_)), x.dtype());
 }
 
 }  // namespace kiln

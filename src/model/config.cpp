@@ -12,12 +12,14 @@ void check_config(const ModelConfig& c) {
     refuse("a model dimension is below 1",
            "vocab, d_model, d_ff, layers, heads and kv_heads are all at least 1");
   }
-  if (c.d_model % c.heads != 0) {
+  if (c.head_width == 0 && c.d_model % c.heads != 0) {
     refuse(cat("d_model ", c.d_model, " is not divisible by ", c.heads, " heads"),
-           "choose heads that divide d_model");
+           "choose heads that divide d_model, or set the head width");
   }
   if (c.head_dim() % 2 != 0) {
-    refuse(cat("a head is ", c.head_dim(), " wide: d_model ", c.d_model, " over ", c.heads, " heads"),
+    refuse(c.head_width > 0
+               ? cat("a head is ", c.head_width, " wide")
+               : cat("a head is ", c.head_dim(), " wide: d_model ", c.d_model, " over ", c.heads, " heads"),
            "rotary embedding turns pairs of values: choose an even width");
   }
   if (c.recompute.k < 1)

@@ -15,15 +15,16 @@ struct ModelConfig {
   int64_t layers = 1;
   int64_t heads = 4;
   int64_t kv_heads = 4;
+  int64_t head_width = 0;  // values of one head; 0: d_model / heads
   float norm_eps = 1e-5f;
   double rope_theta = 10000;  // the slowest pair of a head turns once in about 2 pi theta tokens
   bool tied = false;          // the head uses the embedding's weight
-  bool fused_qkv = true;      // one product for q, k and v; off: three, on row views of the same buffer
+  bool fused_qkv = true;      // one matmul for q, k and v; off: three, on row views of the same buffer
   bool fused_gate_up = true;
   bool fused_linear_ce = true;  // head and loss as one op; off: the whole logits, then their loss
   Recompute recompute = Recompute::none;
 
-  int64_t head_dim() const { return d_model / heads; }
+  int64_t head_dim() const { return head_width > 0 ? head_width : d_model / heads; }
 };
 
 // Throws Error(usage) for a shape that cannot be built, naming both numbers.

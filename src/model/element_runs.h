@@ -17,13 +17,13 @@ struct ElementRuns {
   static ElementRuns range(int64_t begin, int64_t count) { return {begin, count, 1, count}; }
 
   int64_t count() const { return run * runs; }
-  // How many of these stand before `element` of the tensor.
+  // How many of these are before `element` of the tensor.
   int64_t before(int64_t element) const {
     if (element <= begin) return 0;
     const int64_t distance = element - begin;
     return std::min(distance / stride * run + std::min(distance % stride, run), count());
   }
-  // Numbers `first` up to `last` of these, run by run: f(element, offset, n) for n of them that stand at
+  // Numbers `first` up to `last` of these, run by run: f(element, offset, n) for n of them that are at
   // `element` of the tensor, `offset` behind number `first`.
   template <class F>
   void for_each_run(int64_t first, int64_t last, F&& f) const {

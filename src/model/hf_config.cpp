@@ -3,15 +3,14 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/mapped_file.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr int64_t kMostIds = int64_t{1} << 31;
@@ -20,7 +19,7 @@ constexpr std::pair<DType, std::string_view> kTorchNames[] = {
     {DType::f32, "float32"}, {DType::bf16, "bfloat16"}, {DType::f16, "float16"}, {DType::f64, "float64"}};
 
 [[noreturn]] void refuse(const JsonValue& value, std::string_view expected) {
-  const std::string text = value.raw().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = value.raw().dump();
   value.fail(cat("is ", text.size() <= 80 ? text : text.substr(0, 77) + "...", "; kiln has only ", expected));
 }
 
@@ -97,9 +96,9 @@ void check_architecture(const JsonValue& root) {
   if (type.string() != "llama") refuse(type, "\"llama\"");
   if (root.has("architectures")) {
     const JsonValue architectures = root.at("architectures");
-    const nlohmann::json::array_t& list = architectures.array();
+    const Json::Array& list = architectures.array();
     bool known = list.empty();
-    for (const nlohmann::json& a : list) known = known || a == "LlamaForCausalLM";
+    for (const Json& a : list) known = known || a == "LlamaForCausalLM";
     if (!known) refuse(root.at("architectures"), "LlamaForCausalLM");
   }
   if (root.has("hidden_act") && root.at("hidden_act").string() != "silu")
@@ -113,19 +112,17 @@ void check_architecture(const JsonValue& root) {
 }
 
 void check_heads(const JsonValue& root, const ModelConfig& m) {
-  if (m.d_model % m.heads != 0)
+  if (m.head_width == 0 && m.d_model % m.heads != 0)
     root.at("hidden_size").fail(cat("is ", m.d_model, ", not divisible by num_attention_heads ", m.heads));
   if (m.heads % m.kv_heads != 0)
     root.at("num_key_value_heads")
         .fail(cat("is ", m.kv_heads, ", of which num_attention_heads ", m.heads, " is not a multiple"));
+  if (m.head_width % 2 != 0)
+    root.at("head_dim").fail(cat("is ", m.head_width, "; rotary embedding wants an even width"));
   if (m.head_dim() % 2 != 0)
     root.at("hidden_size")
         .fail(cat("is ", m.d_model, ": a head is ", m.head_dim(),
                   " wide; rotary embedding wants an even width"));
-  if (root.has("head_dim") && root.at("head_dim").integer(1, kMostIds) != m.head_dim())
-    root.at("head_dim")
-        .fail(cat("is ", root.at("head_dim").integer(1, kMostIds),
-                  "; kiln has only hidden_size / num_attention_heads = ", m.head_dim()));
 }
 
 // 1e-05f as the double 1e-05, so that the file shows what a person wrote.
@@ -155,7 +152,7 @@ std::optional<DType> parse_torch_dtype(std::string_view name) {
 }
 
 HfConfig parse_hf_config(std::string_view text, std::string_view source) {
-  const nlohmann::json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 100'000}, source);
+  const Json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 100'000}, source);
   const JsonValue root(document, source);
   (void)root.object();
   check_architecture(root);
@@ -169,6 +166,8 @@ HfConfig parse_hf_config(std::string_view text, std::string_view source) {
   m.heads = root.at("num_attention_heads").integer(1, int64_t{1} << 16);
   m.kv_heads =
       root.has("num_key_value_heads") ? root.at("num_key_value_heads").integer(1, int64_t{1} << 16) : m.heads;
+  if (root.has("head_dim")) m.head_width = root.at("head_dim").integer(1, int64_t{1} << 16);
+  if (m.d_model % m.heads == 0 && m.head_width == m.d_model / m.heads) m.head_width = 0;  // as without it
   check_heads(root, m);
   const double eps = root.has("rms_norm_eps") ? positive(root.at("rms_norm_eps")) : 1e-6;
   m.norm_eps = static_cast<float>(eps);
@@ -187,18 +186,16 @@ HfConfig parse_hf_config(std::string_view text, std::string_view source) {
 }
 
 HfConfig read_hf_config(const std::string& path) {
-  return parse_hf_config(read_small_file(path, kMostBytes, "a config.json"), path);
+  const bool folder = std::filesystem::is_directory(path);
+  const std::string file = folder ? (std::filesystem::path(path) / "config.json").string() : path;
+  return parse_hf_config(read_small_file(file, kMostBytes, "a config.json"), file);
 }
 
 std::string hf_config_json(const HfConfig& c) {
   const ModelConfig& m = c.model;
-  const auto id = [](const std::optional<int64_t>& i) {
-    return i ? ordered_json(*i) : ordered_json(nullptr);
-  };
-  const ordered_json eos = c.eos.empty()       ? ordered_json(nullptr)
-                           : c.eos.size() == 1 ? ordered_json(c.eos[0])
-                                               : ordered_json(c.eos);
-  const ordered_json page = {
+  const auto id = [](const std::optional<int64_t>& i) { return i ? Json(*i) : Json(nullptr); };
+  const Json eos = c.eos.empty() ? Json(nullptr) : c.eos.size() == 1 ? Json(c.eos[0]) : Json(c.eos);
+  const Json page = {
       {"architectures", {"LlamaForCausalLM"}},
       {"model_type", "llama"},
       {"vocab_size", m.vocab},

@@ -25,7 +25,7 @@ struct HfConfig {
 
 // Throws Error, `source` first.
 HfConfig parse_hf_config(std::string_view json_text, std::string_view source);
-HfConfig read_hf_config(const std::string& path);
+HfConfig read_hf_config(const std::string& path);  // the file, or a folder with a config.json
 
 std::string hf_config_json(const HfConfig& config);
 

@@ -24,7 +24,7 @@ bool can_read(SafetensorsType type) {
          type == SafetensorsType::f64;
 }
 
-// Frequencies of the rotary embedding, which old files carry and every reader computes anew.
+// Frequencies of the rotary embedding, which old files carry and every reader recomputes.
 bool is_left_over(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
 template <class T>

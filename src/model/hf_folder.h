@@ -29,7 +29,7 @@ class HfFolder final : public WeightSource {
   uint64_t bytes() const;  // of all tensors
   SafetensorsType type_of(const WeightSpec& weight) const;
 
-  // As they stand in the files, F64, F32, BF16 or F16, converted to fp32.
+  // As they are in the files, F64, F32, BF16 or F16, converted to fp32.
   void read(const WeightSpec& weight, int64_t first_row, std::span<float> out) override;
 
  private:
@@ -49,7 +49,7 @@ class HfFolder final : public WeightSource {
   std::vector<WeightSpec> weights_;
 };
 
-// How far a long walk over the weights is: bytes (fp32) done and in all.
+// Progress over the weights: bytes (fp32) done and total.
 using WeightProgress = std::function<void(uint64_t done, uint64_t all)>;
 
 // Fills a materialized store; of a sharded one, what this rank has. `layout` is that of the source.

@@ -1,7 +1,7 @@
 #include "model/hf_index.h"
+#include "base/json_reader.h"
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/safetensors_header.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = SafetensorsHeader::kMostBytes;
 
-// The name of a file beside the index: nothing that could lead elsewhere.
+// The name of a file in the index's folder: nothing that could lead elsewhere.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
@@ -19,7 +19,7 @@ bool is_plain_name(std::string_view name) {
 }  // namespace
 
 HfIndex parse_hf_index(std::string_view text, std::string_view source) {
-  const nlohmann::json document = parse_json(
+  const Json document = parse_json(
       text, {.max_bytes = kMostBytes, .max_values = SafetensorsHeader::kMostTensors + 1000}, source);
   const JsonValue root(document, source);
   HfIndex index;
@@ -45,12 +45,12 @@ HfIndex read_hf_index(const std::string& path) {
 }
 
 std::string hf_index_json(const HfIndex& index) {
-  nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
+  Json metadata = Json::object();
   if (index.total_size) metadata["total_size"] = *index.total_size;
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  Json map = Json::object();
   for (const auto& [tensor, file] : index.weight_map) map.push_back({tensor, file});
-  const nlohmann::ordered_json page = {{"metadata", std::move(metadata)}, {"weight_map", std::move(map)}};
-  return page.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const Json page = {{"metadata", std::move(metadata)}, {"weight_map", std::move(map)}};
+  return page.dump(2) + "\n";
 }
 
 }  // namespace kiln

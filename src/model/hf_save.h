@@ -1,5 +1,5 @@
 // Writes the files of a Hugging Face folder: weights in one safetensors file or several with an index, and
-// config.json. Weights are read from their source piece by piece and go straight to the disk.
+// config.json. Weights are read from their source piece by piece and go straight to disk.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace kiln {
 
 struct HfSaveOptions {
-  uint64_t max_shard_bytes = 5'000'000'000;  // of tensors in one file; a larger tensor has a file of its own
-  RopeLayout from = RopeLayout::halves;      // how q and k stand in the source
-  RopeLayout to = RopeLayout::halves;        // and shall stand in the file; transformers wants halves
+  uint64_t max_shard_bytes = 5'000'000'000;  // of tensors in one file; a larger tensor has its own file
+  RopeLayout from = RopeLayout::halves;      // order of q and k in the source
+  RopeLayout to = RopeLayout::halves;        // and in the file; transformers wants halves
 };
 
-// The files weights go to: one, or several below a size with an index beside them.
+// The files weights go to: one, or several below a size, and an index.
 struct HfFile {
   std::string name;
   std::vector<WeightSpec> weights;

@@ -26,7 +26,7 @@ void KvCache::check_room(const Shape& tokens) const {
   if (tokens[1] > capacity() - length_)
     throw Error(cat("the cache holds ", length_, " of at most ", capacity(), " tokens; ", tokens[1],
                     " more do not fit"),
-                "clear it and begin again with the last tokens, or make it larger");
+                "clear it and restart with the last tokens, or make it larger");
 }
 
 std::pair<Tensor, Tensor> KvCache::extend(RankContext& ctx, int64_t layer, const Tensor& k, const Tensor& v) {

@@ -1,9 +1,9 @@
 // The keys and values of tokens a model has already read, so that the next token costs one token's work. All
-// B sequences are equally long. Room for Tmax tokens is taken once:
+// B sequences are equally long. Memory for Tmax tokens is allocated once:
 //
 //   keys, values   [L, B, Tmax, Hkv D]   2 L B Tmax Hkv D elements
 //
-// Heads stand side by side within a token, as k and v leave the projection: attention reads rows at any
+// Heads are side by side within a token, as k and v leave the projection: attention reads rows at any
 // stride, so a layer's first T tokens are handed to it as a view, and appending copies whole rows.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace kiln {
 
 class KvCache {
  public:
-  // `dtype` is the one the model computes in (Llama::dtype).
+  // `dtype` is the one the model computes in (Model::dtype).
   KvCache(RankContext& ctx, const ModelConfig& config, DType dtype, int64_t batch, int64_t capacity);
 
   // What such a cache takes, before it is made.

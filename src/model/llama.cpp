@@ -11,11 +11,11 @@
 
 namespace kiln {
 
-Llama::Llama(const ModelConfig& config, const Partition& partition) : config_(config), partition_(partition) {
+Llama::Llama(const ModelConfig& config, const Partition& partition) : Model(config, partition) {
   check_config(config_);
-  check_parts(config_, partition.parts());
+  check_shards(config_, partition.shard_count());
   const int64_t V = config_.vocab, C = config_.d_model;
-  const PartRange here = partition.of_vocab(V);
+  const ShardRange here = partition.of_vocab(V);
   const auto add_vocab = [&](const char* name, float std) {
     return &params_.add(name, {here.count, C}, {ParamInit::Kind::normal, std, 3}, true,
                         {ParamRole::vocab, {{here.begin, V}}});
@@ -48,7 +48,7 @@ Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
 }
 
 Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
-  if (!config_.fused_linear_ce && partition_.parts() == 1) {
+  if (!config_.fused_linear_ce && partition_.shard_count() == 1) {
     const Tensor out = logits(ctx, tokens);
     ScopeGuard scope(ctx, "loss");
     return cross_entropy(ctx, out, targets);
@@ -59,9 +59,10 @@ Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets
 }
 
 Tensor Llama::decode(RankContext& ctx, const Tensor& tokens, KvCache& cache) const {
-  if (partition_.parts() > 1)
-    throw Error(cat("a model in ", partition_.parts(), " parts does not generate: no rank has all logits"),
-                "take one rank's model whole: --tp 1");
+  if (partition_.shard_count() > 1)
+    throw Error(
+        cat("a model in ", partition_.shard_count(), " shards does not generate: no rank has all logits"),
+        "take one rank's model whole: --tp 1");
   const GradModeGuard off(ctx, GradMode::off);
   cache.check_room(tokens.shape());
   const int64_t T = tokens.dim(1);
@@ -89,7 +90,7 @@ Residual Llama::blocks(RankContext& ctx, const Residual& x, int64_t begin, int64
     }
     return {h};
   }
-  // Nested: memory for log2(layers) inputs at the price of log2(layers) forwards.
+  // Nested: memory for log2(layers) inputs at the cost of log2(layers) forwards.
   return {recompute(ctx, h, [&ctx, this, begin, end](const Tensor& t) {
     if (end - begin == 1) return blocks_[begin].forward(ctx, {t}).whole(ctx);
     const int64_t middle = (begin + end) / 2;

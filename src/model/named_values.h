@@ -1,7 +1,7 @@
 // Values of a rank's flat buffers by the names that go to disk, as fp32, in pieces: weights
-// (model/param_values.h) or an optimizer's moments (train/moment_values.h). A rank may hold a weight whole,
-// in part or not at all: some rows or columns of it (tensor parallelism), a range of those (sharding). What
-// is written to a name goes to the part that is here.
+// (model/param_values.h) or an optimizer's moments (train/checkpoint/moment_values.h). A rank may hold a
+// weight whole, in part or not at all: some rows or columns of it (tensor parallelism), a range of those
+// (sharding). What is written to a name goes to the part that is here.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 
 namespace kiln {
 
-// Elements of a weight, one behind the other from `at` of the flat buffer on.
+// Elements of a weight, one after the other from `at` of the flat buffer on.
 struct ValuePiece {
   ElementRuns elements;
   int64_t at;
@@ -37,7 +37,7 @@ class NamedValues : public WeightSource {
  protected:
   explicit NamedValues(const char* what) : what_(what) {}
   virtual void upload(int64_t at, std::span<const float> in) = 0;
-  // Elements [begin, begin + count) of the flat parameter, which is `part` of the weights on disk, stand at
+  // Elements [begin, begin + count) of the flat parameter, which is `part` of the weights on disk, are at
   // `at`. Its views get their parts.
   void add(const Param& p, const ParamPart& part, int64_t begin, int64_t count, int64_t at);
 

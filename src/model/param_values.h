@@ -1,8 +1,8 @@
 // The numbers of a model in memory, by the names that go to disk, as exact fp32: a bf16 parameter is joined
-// with the 16 low bits that stand beside it (SplitFloat), an fp64 one is rounded. Written to a store of bf16
+// with its separate 16 low bits (SplitFloat), an fp64 one is rounded. Written to a store of bf16
 // weights without low bits, the values are rounded. On any device; in pieces; of a sharded store, this
 // rank's. Where a rank has all weights, but low bits of its pieces only (ZeRO), the exact values it has are
-// those of its pieces: it reads and writes no others, and whoever writes gathers the rest.
+// those of its pieces: it reads and writes no others, and the writer gathers the rest.
 #pragma once
 
 #include <vector>

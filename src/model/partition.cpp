@@ -21,10 +21,10 @@ Tensor Partition::logits(RankContext& ctx, const Tensor& x, Param& head) const {
   return linear(ctx, x, head);
 }
 
-PartRange Partition::vocab_range(int64_t rows, int i) const {
+ShardRange Partition::vocab_range(int64_t rows, int i) const {
   constexpr int64_t kAligned = 64;
-  const int64_t n = parts(), unit = rows >= kAligned * n ? kAligned : 1;
-  const int64_t units = rows / unit;  // the last part takes what is left over
+  const int64_t n = shard_count(), unit = rows >= kAligned * n ? kAligned : 1;
+  const int64_t units = rows / unit;  // the last shard takes what is left over
   const auto begin = [&](int64_t p) { return p == n ? rows : units * p / n * unit; };
   return {begin(i), begin(i + 1) - begin(i)};
 }
@@ -34,22 +34,22 @@ const Partition& whole_model() {
   return kWhole;
 }
 
-void check_parts(const ModelConfig& c, int parts) {
-  const auto divides = [parts](const char* what, int64_t n) {
-    if (n % parts != 0)
-      throw Error(cat(n, " ", what, " do not divide among ", parts, " tensor-parallel ranks"),
-                  "each takes as many: choose ranks that divide heads, key/value heads and d_ff",
-                  ErrorKind::usage);
+void check_shards(const ModelConfig& c, int shards) {
+  const auto divides = [shards](const char* what, int64_t n) {
+    if (n % shards != 0)
+      throw Error(cat(n, " ", what, " do not divide among ", shards, " tensor-parallel ranks"),
+                  "choose a number of ranks that divides heads, key/value heads and d_ff", ErrorKind::usage);
   };
-  if (parts < 1)
-    throw Error(cat("a model was to be cut into ", parts, " parts; 1 or more are expected"), {},
+  if (shards < 1)
+    throw Error(cat("a model was to be cut into ", shards, " shards; 1 or more are expected"), {},
                 ErrorKind::usage);
   divides("heads", c.heads);
   divides("key/value heads", c.kv_heads);
   divides("hidden units (d_ff)", c.d_ff);
-  if (c.vocab < parts)
-    throw Error(cat("a vocabulary of ", c.vocab, " has no row for each of ", parts, " tensor-parallel ranks"),
-                {}, ErrorKind::usage);
+  if (c.vocab < shards)
+    throw Error(
+        cat("a vocabulary of ", c.vocab, " has no row for each of ", shards, " tensor-parallel ranks"), {},
+        ErrorKind::usage);
 }
 
 }  // namespace kiln

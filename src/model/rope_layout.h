@@ -19,7 +19,7 @@ RopeLayout parse_rope_layout(std::string_view text, std::string_view what);
 // Whether a weight's rows are turned: self_attn.q_proj and k_proj.
 bool is_turned(const WeightSpec& weight);
 
-// Reads another source, whose q and k stand in `from`, as if they stood in `to`.
+// Reads another source, whose q and k are in `from`, as if they stood in `to`.
 class RelaidWeights final : public WeightSource {
  public:
   RelaidWeights(WeightSource& source, int64_t head_dim, RopeLayout from, RopeLayout to)

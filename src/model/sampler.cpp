@@ -20,7 +20,7 @@ std::size_t highest_of(std::span<const float> logits) {
                   "its weights may be broken, or bf16 may be too narrow for them: try fp32");
     if (logits[i] > logits[best]) best = i;
   }
-  if (logits[best] == -INFINITY) throw Error("the logits of all tokens are -inf: none can be chosen");
+  if (logits[best] == -INFINITY) throw Error("the logits of all tokens are -inf: none can be sampled");
   return best;
 }
 
@@ -88,7 +88,7 @@ void Sampler::keep_top_k() {
 
 void Sampler::keep_top_p() {
   const double all = std::accumulate(weights_.begin(), weights_.end(), 0.0);
-  // Tokens below this share are together less than 1 - p, so those above it reach p without them: only a few
+  // Tokens below this share sum to less than 1 - p, so those above it reach p without them: only a few
   // are left to sort.
   const double least = all * (1 - options_.top_p) / static_cast<double>(weights_.size());
   order_.clear();

@@ -1,5 +1,5 @@
 // Logits to a token. Temperature divides the logits; top-k then leaves the k most likely tokens, top-p the
-// fewest of those that together have at least the probability p; one is drawn from what is left. Ties are
+// fewest of those whose probabilities sum to at least p; one is drawn from what is left. Ties are
 // broken by id, the smaller first.
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "model/size_registry.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -35,9 +36,14 @@ std::string_view name_of(SizeKind kind) { return kind == SizeKind::llama ? "llam
 std::span<const ModelSize> model_sizes() { return kSizes; }
 
 const ModelSize& find_model_size(std::string_view name) {
+  const auto same = [&](std::string_view known) {  // NANO too
+    return std::equal(known.begin(), known.end(), name.begin(), name.end(), [](char a, char b) {
+      return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+    });
+  };
   std::vector<std::string_view> names;
   for (const ModelSize& s : kSizes) {
-    if (s.name == name) return s;
+    if (same(s.name)) return s;
     names.push_back(s.name);
   }
   const std::string near = nearest_name(name, names);

@@ -1,6 +1,6 @@
 // The model sizes known by name: those of the 2025 and 2026 course tables, one of the leaderboard, one of the
-// parallelism exercise, and small ones for a laptop. There is no plain "xl": the two tables mean different
-// models by it.
+// parallelism exercise, and small ones for a laptop. There is no plain "xl": it is a different
+// model in each table.
 #pragma once
 
 #include <cstdint>

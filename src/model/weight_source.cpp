@@ -1,14 +1,14 @@
 #include "model/weight_source.h"
 
 #include "autograd/init_weights.h"
-#include "model/llama.h"
+#include "model/model.h"
 
 namespace kiln {
 
 std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
-  Llama model(config);  // without storage, a model is the list of its weights
+  const std::unique_ptr<Model> model = make_model(config);
   std::vector<WeightSpec> specs;
-  for (const Param& p : model.params().params()) {
+  for (const Param& p : model->params().params()) {
     for (const ParamView& v : p.views) {
       Shape shape = p.shape;
       shape[0] = v.rows;
@@ -20,7 +20,7 @@ std::vector<WeightSpec> weight_specs(const ModelConfig& config) {
 
 void RandomWeights::read(const WeightSpec& weight, int64_t first_row, std::span<float> out) {
   const Tensor drawn = ctx_.empty({static_cast<int64_t>(out.size())}, DType::f32);
-  draw_weights(ctx_, drawn, {}, weight.init, weight.name, first_row * weight.columns());
+  init_weights(ctx_, drawn, {}, weight.init, weight.name, first_row * weight.columns());
   ctx_.download(out.data(), drawn);
 }
 

@@ -1,5 +1,5 @@
 // Where named weights come from, a few rows at a time: a model in memory, a folder on disk, a random draw.
-// Whoever saves or loads a model walks through one of these, and never holds a second copy of it.
+// Saving and loading a model iterates over one of these, and never holds a second copy of it.
 #pragma once
 
 #include <cstdint>

@@ -1,31 +1,35 @@
 #include "optim/adamw_optimizer.h"
 
+#include <algorithm>
+
 namespace kiln {
 
 AdamWOptimizer::AdamWOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const AdamWOptions& options)
     : Optimizer(std::move(spans)), options_(options), before_(spans_.size()) {
   const DType dtype = spans_.empty() ? DType::f32 : spans_.front().state;
-  m_ = ctx.zeros({elements()}, dtype, Tag::optim);
-  v_ = ctx.zeros({elements()}, dtype, Tag::optim);
+  keep_state(ctx, "m", dtype);
+  keep_state(ctx, "v", dtype);
   find_runs(ctx);
 }
 
 void AdamWOptimizer::add(RankContext& ctx, std::vector<ParamSpan> more, const Tensor& scalars) {
   StepScalars s;
   if (!ctx.device().is_meta()) ctx.download(&s, scalars);
-  for (BetaPowers& b : before_) b = {b.one * s.beta1_power, b.two * s.beta2_power};
-  s.beta1_power = s.beta2_power = 1;
+  for (BetaPowers& b : before_) b = {b.one * s.rate1_power, b.two * s.rate2_power};
+  s.rate1_power = s.rate2_power = 1;
   ctx.upload(scalars, &s);
-  for (ParamSpan& span : more) spans_.push_back(std::move(span));
+  Optimizer::add(ctx, std::move(more), scalars);
   before_.resize(spans_.size());
-  m_ = grown_state(ctx, m_, elements());
-  v_ = grown_state(ctx, v_, elements());
   find_runs(ctx);
+}
+
+bool AdamWOptimizer::resumable() const {
+  return std::all_of(before_.begin(), before_.end(), [](const BetaPowers& b) { return b == BetaPowers(); });
 }
 
 AdamWTensors AdamWOptimizer::tensors_of(const ParamSpan& s, int64_t at) const {
   const int64_t n = s.value.numel();
-  return {s.value, s.low, s.grad, m_.narrow(0, at, n), v_.narrow(0, at, n)};
+  return {s.value, s.low, s.grad, m().narrow(0, at, n), v().narrow(0, at, n)};
 }
 
 void AdamWOptimizer::find_runs(RankContext& ctx) {

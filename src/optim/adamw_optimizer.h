@@ -1,6 +1,6 @@
-// AdamW over the spans of a model: one moment pair per flat buffer. Variants that take ranges get one op call
-// per run of adjacent parameters, which is the whole model unless some are frozen; the others one per
-// parameter.
+// AdamW over the spans of a model: state m and v, the moments, one pair per flat buffer. Variants that take
+// ranges get one op call per run of adjacent parameters, which is the whole model unless some are frozen; the
+// others one per parameter.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,9 @@
 namespace kiln {
 
 struct AdamWOptions {
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, decay = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.95;  // a short run's second moment must forget the first steps
+  double eps = 1e-8, decay = kWeightDecay;
 };
 
 class AdamWOptimizer final : public Optimizer {
@@ -19,13 +21,11 @@ class AdamWOptimizer final : public Optimizer {
   AdamWOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const AdamWOptions& options);
 
   void step(RankContext& ctx, const Tensor& scalars) override;
-  // The record's powers of beta begin anew, for the bias correction of those that join; what they were stays
-  // with those that had it. A checkpoint holds the powers of one group only.
+  StepRates rates() const override { return {options_.beta1, options_.beta2}; }
+  bool resumable() const override;
+  // The record's powers of beta restart, for the bias correction of those that join; what they were stays
+  // with those that had it, and on this rank: resumable() no more.
   void add(RankContext& ctx, std::vector<ParamSpan> spans, const Tensor& scalars) override;
-
-  const AdamWOptions& options() const { return options_; }
-  const Tensor& m() const { return m_; }
-  const Tensor& v() const { return v_; }
 
  private:
   struct Run {  // adjacent in the store's flat buffers, and so in the moments
@@ -34,12 +34,13 @@ class AdamWOptimizer final : public Optimizer {
     double decay = 0;  // of that one
     BetaPowers before;
   };
+  const Tensor& m() const { return state()[0].values; }
+  const Tensor& v() const { return state()[1].values; }
   AdamWTensors tensors_of(const ParamSpan& s, int64_t at) const;
   void find_runs(RankContext& ctx);
 
   AdamWOptions options_;
   std::vector<BetaPowers> before_;  // one a span
-  Tensor m_, v_;                    // flat, the spans one after another
   std::vector<Run> runs_;
 };
 

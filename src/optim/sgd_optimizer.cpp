@@ -8,19 +8,15 @@ SgdOptimizer::SgdOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const
     : Optimizer(std::move(spans)), options_(options) {
   if (options_.momentum == 0) return;
   const DType dtype = spans_.empty() ? DType::f32 : stat_dtype(spans_.front().value.dtype());
-  b_ = ctx.zeros({elements()}, dtype, Tag::optim);
-}
-
-void SgdOptimizer::add(RankContext& ctx, std::vector<ParamSpan> more, const Tensor&) {
-  for (ParamSpan& span : more) spans_.push_back(std::move(span));
-  if (b_.defined()) b_ = grown_state(ctx, b_, elements());
+  keep_state(ctx, "momentum", dtype);
 }
 
 void SgdOptimizer::step(RankContext& ctx, const Tensor& scalars) {
+  const Tensor& momentum = state("momentum");
   int64_t at = 0;
   for (const ParamSpan& s : spans_) {
     const int64_t n = s.value.numel();
-    sgd(ctx, s.value, s.low, s.grad, b_.defined() ? b_.narrow(0, at, n) : Tensor(), scalars,
+    sgd(ctx, s.value, s.low, s.grad, momentum.defined() ? momentum.narrow(0, at, n) : Tensor(), scalars,
         options_.momentum, s.decay ? options_.decay : 0.0);
     at += n;
   }

@@ -1,5 +1,5 @@
-// SGD over the spans of a model: one momentum buffer per flat buffer, none without momentum; one op call per
-// parameter.
+// SGD over the spans of a model: state "momentum", one buffer per flat buffer, none without momentum; one op
+// call per parameter.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 namespace kiln {
 
 struct SgdOptions {
-  double momentum = 0, decay = 0;
+  double momentum = 0.9, decay = kWeightDecay;
 };
 
 class SgdOptimizer final : public Optimizer {
@@ -17,14 +17,9 @@ class SgdOptimizer final : public Optimizer {
   SgdOptimizer(RankContext& ctx, std::vector<ParamSpan> spans, const SgdOptions& options);
 
   void step(RankContext& ctx, const Tensor& scalars) override;
-  void add(RankContext& ctx, std::vector<ParamSpan> spans, const Tensor& scalars) override;
-
-  const SgdOptions& options() const { return options_; }
-  const Tensor& momentum() const { return b_; }  // undefined without
 
  private:
   SgdOptions options_;
-  Tensor b_;  // flat, the spans one after another
 };
 
 }  // namespace kiln

@@ -12,7 +12,8 @@
 
 namespace kiln {
 
-// A value on a rank's tape. The generation tells a handle kept from an earlier step: it counts as a constant.
+// A value on a rank's tape. The generation identifies a handle kept from an earlier step: it counts as a
+// constant.
 struct ValueId {
   int32_t index = -1;
   uint32_t generation = 0;
@@ -23,7 +24,7 @@ class Tensor {
   Tensor() = default;
   // Contiguous, from the start of the buffer.
   Tensor(Buffer buffer, const Shape& shape, DType dtype, Device device);
-  // With strides of one's own, in elements: memory that was laid out elsewhere.
+  // With the caller's strides, in elements: memory that was laid out elsewhere.
   using Strides = std::array<int64_t, Shape::kMaxRank>;
   Tensor(Buffer buffer, const Shape& shape, const Strides& strides, DType dtype, Device device);
 

@@ -95,7 +95,7 @@ class Pcre2Splitter final : public Splitter {
                                     PCRE2_NO_UTF_CHECK, match.get(), context.get());
       if (found == PCRE2_ERROR_NOMATCH) break;
       if (found < 0) throw Error(cat("splitting text by '", regex_.substr(0, 200), "': ", message_of(found)));
-      if (bounds[1] <= bounds[0] || bounds[1] <= i) {  // an empty match: go on at the next character
+      if (bounds[1] <= bounds[0] || bounds[1] <= i) {  // an empty match: continue at the next character
         i += utf8_front(text.substr(i)).length;
         continue;
       }

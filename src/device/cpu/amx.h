@@ -1,4 +1,4 @@
-// Products on AMX tiles, for kernels that pack their own operands.
+// Matmuls on AMX tiles, for kernels that pack their own operands.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct AmxProduct {
 };
 
 // The thread's tiles must be shaped (amx_enter) before, and released (amx_leave) before it does anything else
-// for long: an unreleased tile makes every context switch dearer.
+// for long: an unreleased tile makes every context switch slower.
 void amx_enter();
 void amx_leave();
 void amx_product(const AmxProduct& p);

@@ -1,5 +1,5 @@
-// How much of this machine we may use: processors by affinity mask and cgroup quota, memory by cgroup limit.
-// A container on a 64-core host often gets two; a thread pool of 64 would then only get in its own way.
+// The resources this process may use: processors by affinity mask and cgroup quota, memory by cgroup limit.
+// A container on a 64-core host often gets two; a thread pool of 64 would oversubscribe them.
 #pragma once
 
 #include <cstdint>

@@ -27,9 +27,9 @@ CpuIsa best_cpu_isa() {
 
 CpuIsa checked_cpu_isa(CpuIsa wanted) {
   if (wanted <= best_cpu_isa()) return wanted;
-  throw Error(cat("instruction set ", name_of(wanted), " was asked for, this CPU goes up to ",
+  throw Error(cat("instruction set ", name_of(wanted), " was requested, this CPU goes up to ",
                   name_of(best_cpu_isa())),
-              "name a lower one", ErrorKind::unavailable);
+              "choose a lower one", ErrorKind::unavailable);
 }
 
 CpuIsa cpu_isa_from_environment() {
@@ -40,7 +40,7 @@ CpuIsa cpu_isa_from_environment() {
     if (kNames[i] != text) continue;
     if (static_cast<CpuIsa>(i) <= best) return static_cast<CpuIsa>(i);
     throw Error(cat("KILN_CPU_ISA is ", text, ", this CPU goes up to ", name_of(best)),
-                "unset it, or name a lower one", ErrorKind::unavailable);
+                "unset it, or choose a lower one", ErrorKind::unavailable);
   }
   const std::string near = nearest_name(text, kNames);
   throw Error(cat("KILN_CPU_ISA is '", text, "'"),

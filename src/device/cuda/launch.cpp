@@ -7,6 +7,7 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
+#include "base/kernel_log.h"
 #include "device/cuda/cuda_check.h"
 #include "device/gpu_code.h"
 
@@ -26,6 +27,7 @@ std::string name_of_kernel(const void* kernel) {
 }  // namespace
 
 dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream) {
+  if (KernelLog::listening()) KernelLog::note(name_of_kernel(kernel));
   if (stream.handle == nullptr) {
     throw Error(cat("[cuda] ", name_of_kernel(kernel), " was launched without a stream"));
   }
@@ -44,7 +46,7 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
                    cat(bytes, " bytes of shared memory for a block of ", name_of_kernel(kernel)).c_str());
 }
 
-bool can_start_early() {
+bool pdl_available() {
   int device = 0, major = 0, minor = 0;
   KILN_CUDA_CHECK(cudaGetDevice(&device));
   KILN_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));

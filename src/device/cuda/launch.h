@@ -18,7 +18,8 @@ struct Grid {
   Grid(dim3 d) : x(d.x), y(int64_t{d.y} * d.z) {}  // NOLINT(google-explicit-constructor)
 };
 
-// Throws where the grid is larger than the hardware can count, or the stream is the default one.
+// Throws where the grid is larger than the hardware can count, or the stream is the default one. Tells the
+// thread's KernelLog, where it has one, what is started.
 dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream);
 [[noreturn]] void throw_launch_error(const void* kernel, const Grid& grid, dim3 block, std::size_t smem,
                                      cudaError_t error);
@@ -27,14 +28,14 @@ dim3 checked_grid(const void* kernel, const Grid& grid, Stream stream);
 inline constexpr std::size_t kSharedByDefault = 48 * 1024;
 void allow_shared_memory(const void* kernel, std::size_t bytes);
 
-// early: the kernel may begin before the one before it on the stream has ended. It must call
-// wait_for_kernel_before (ops/cuda_device/early.cuh) in every thread before it touches what that one writes.
-// Where the code that runs is older than Hopper's, and so without that call, it is started in turn.
-enum class Start { in_turn, early };
-bool can_start_early();  // on the current GPU
+// Programmatic dependent launch. on: the kernel may start before the one before it on the stream has ended.
+// It must call pdl_wait (ops/cuda_device/pdl.cuh) in every thread before it touches what that one writes.
+// Code older than Hopper's has no such wait, so where it is what runs, the launch is an ordinary one.
+enum class Pdl { off, on };
+bool pdl_available();  // on the current GPU
 
 template <class... Parameters, class... Arguments>
-void launch(Start start, void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem,
+void launch(Pdl pdl, void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem,
             Stream stream, Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0) return;
   if (smem > kSharedByDefault) allow_shared_memory(reinterpret_cast<const void*>(kernel), smem);
@@ -47,7 +48,7 @@ void launch(Start start, void (*kernel)(Parameters...), const Grid& grid, dim3 b
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
-  config.numAttrs = start == Start::early && can_start_early() ? 1 : 0;
+  config.numAttrs = pdl == Pdl::on && pdl_available() ? 1 : 0;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
   if (error != cudaSuccess) {
     throw_launch_error(reinterpret_cast<const void*>(kernel), grid, block, smem, error);
@@ -57,7 +58,7 @@ void launch(Start start, void (*kernel)(Parameters...), const Grid& grid, dim3 b
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t smem, Stream stream,
             Arguments&&... arguments) {
-  launch(Start::in_turn, kernel, grid, block, smem, stream, std::forward<Arguments>(arguments)...);
+  launch(Pdl::off, kernel, grid, block, smem, stream, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace kiln

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "base/kernel_log.h"
+
 namespace kiln {
 namespace {
 
@@ -158,6 +160,7 @@ void run_plan(cublasLtHandle_t lt, const LtPlan& plan, const cublasLtMatmulAlgo_
   const bool wide = p.in == DType::f64;
   const void* alpha_at = wide ? static_cast<const void*>(&one) : &one_f;
   const void* beta_at = wide ? static_cast<const void*>(&beta) : &beta_f;
+  if (KernelLog::listening()) KernelLog::note("cublasLtMatmul");
   KILN_LT_CHECK(cublasLtMatmul(lt, plan.product.get(), alpha_at, p.b.data, plan.first.get(), p.a.data,
                                plan.second.get(), beta_at, p.d, plan.result.get(), p.d, plan.result.get(),
                                &algorithm, workspace, workspace_bytes, stream));

@@ -21,12 +21,6 @@ auto encoder() {
 
 }  // namespace
 
-bool copy_engine_takes(const HeadsLayout& l) {
-  const auto aligned = [](int64_t elements) { return elements * 2 % 16 == 0; };
-  return reinterpret_cast<std::uintptr_t>(l.base) % 16 == 0 && aligned(l.D) && aligned(l.row_stride) &&
-         aligned(l.batch_stride) && l.T < (int64_t{1} << 31) && l.B < (int64_t{1} << 31);
-}
-
 CUtensorMap map_of_heads(const HeadsLayout& l, int rows) {
   static const auto encode = encoder();
   const auto type =

@@ -1,4 +1,4 @@
-// A tensor as Hopper's copy engine is told of it.
+// The tensor map (descriptor) by which TMA addresses a tensor.
 #pragma once
 
 #include <cuda.h>
@@ -17,10 +17,8 @@ struct HeadsLayout {
   int64_t row_stride, batch_stride;
 };
 
-// Whether the engine can: it addresses in units of 16 bytes.
-bool copy_engine_takes(const HeadsLayout& layout);
-
-// Boxes of 64 channels and `rows` rows of one head, swizzled by 128 bytes.
+// Boxes of 64 channels and `rows` rows of one head, swizzled by 128 bytes. TMA addresses in units of
+// 16 bytes: base, width and strides are multiples of that.
 CUtensorMap map_of_heads(const HeadsLayout& layout, int rows);
 
 }  // namespace kiln

@@ -136,13 +136,7 @@ static void upload(void* to, float* values, size_t count) {
   copy(to, packed, count * sizeof *packed);
 }
 
-int main(int argc, char** argv) {
-  if (argc > 1 && strcmp(argv[1], "--cpu") == 0) device = KILN_CPU;
-
-  kiln_attention_context* context;
-  check(kiln_attention_create(device, &context), "kiln_attention_create");
-  if (device != KILN_CPU) check_cuda(cudaSetDevice(device), "cudaSetDevice");
-
+static kiln_attention_problem causal_problem(void) {
   kiln_attention_problem problem;
   memset(&problem, 0, sizeof problem);
   problem.struct_size = sizeof problem;
@@ -154,37 +148,50 @@ int main(int argc, char** argv) {
   problem.head_dim = D;
   problem.scale = SCALE;
   problem.causal = 1;
+  return problem;
+}
 
-  const char* variant;
-  size_t forward_bytes, backward_bytes;
-  check(kiln_attention_variant(context, &problem, &variant), "kiln_attention_variant");
-  check(kiln_attention_workspace(context, &problem, &forward_bytes, &backward_bytes),
-        "kiln_attention_workspace");
+static struct { /* on the device */
+  void *qkv, *dqkv, *o, *dout, *lse, *scratch;
+} on_device;
 
+static void fill(size_t scratch_bytes) {
   float* values = &qkv[0][0][0];
   for (int i = 0; i < B * T * ROW; ++i) values[i] = sinf((float)(i % 7919) * 1.7f);
   for (int i = 0; i < B * T * H * D; ++i) (&dout[0][0][0])[i] = cosf((float)(i % 6007) * 2.3f);
-  void *d_qkv = allocate(sizeof got), *d_dqkv = allocate(sizeof got);
-  void *d_o = allocate(B * T * H * D * 2), *d_dout = allocate(B * T * H * D * 2);
-  void *d_lse = allocate(sizeof lse),
-       *scratch = allocate(forward_bytes > backward_bytes ? forward_bytes : backward_bytes);
-  upload(d_qkv, values, B * T * ROW);
-  upload(d_dout, &dout[0][0][0], B * T * H * D);
+  on_device.qkv = allocate(sizeof got);
+  on_device.dqkv = allocate(sizeof got);
+  on_device.o = allocate(B * T * H * D * 2);
+  on_device.dout = allocate(B * T * H * D * 2);
+  on_device.lse = allocate(sizeof lse);
+  on_device.scratch = allocate(scratch_bytes);
+  upload(on_device.qkv, values, B * T * ROW);
+  upload(on_device.dout, &dout[0][0][0], B * T * H * D);
+}
 
-  /* q, k and v are columns of the packed rows, and so are their gradients: no copies. */
+/* q, k and v are columns of the packed rows, and so are their gradients: no copies. */
+static void forward_and_backward(kiln_attention_context* context, const kiln_attention_problem* problem,
+                                 size_t forward_bytes, size_t backward_bytes) {
+  void *d_qkv = on_device.qkv, *d_dqkv = on_device.dqkv;
   const kiln_attention_view q = view_of(d_qkv, 0, ROW), k = view_of(d_qkv, H * D, ROW),
                             v = view_of(d_qkv, (H + HKV) * D, ROW), dq = view_of(d_dqkv, 0, ROW),
                             dk = view_of(d_dqkv, H * D, ROW), dv = view_of(d_dqkv, (H + HKV) * D, ROW),
-                            out = view_of(d_o, 0, H * D), grad = view_of(d_dout, 0, H * D);
+                            out = view_of(on_device.o, 0, H * D), grad = view_of(on_device.dout, 0, H * D);
   cudaStream_t stream = NULL;
   if (device != KILN_CPU) check_cuda(cudaStreamCreate(&stream), "cudaStreamCreate");
-  check(kiln_attention_forward(context, &problem, &q, &k, &v, &out, d_lse, scratch, forward_bytes, stream),
+  check(kiln_attention_forward(context, problem, &q, &k, &v, &out, on_device.lse, on_device.scratch,
+                               forward_bytes, stream),
         "kiln_attention_forward");
-  check(kiln_attention_backward(context, &problem, &q, &k, &v, &out, d_lse, &grad, &dq, &dk, &dv, scratch,
-                                backward_bytes, stream),
+  check(kiln_attention_backward(context, problem, &q, &k, &v, &out, on_device.lse, &grad, &dq, &dk, &dv,
+                                on_device.scratch, backward_bytes, stream),
         "kiln_attention_backward");
-  if (device != KILN_CPU) check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  if (device == KILN_CPU) return;
+  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
 
+/* Prints the largest errors; whether they are small. */
+static int agrees(const char* variant) {
   for (int b = 0; b < B; ++b) {
     for (int h = 0; h < H; ++h) {
       for (int i = 0; i < T; ++i) attend(b, h, i);
@@ -192,23 +199,42 @@ int main(int argc, char** argv) {
   }
   static float got_lse[B * H * T];
   float worst_lse = 0;
-  copy(got_lse, d_lse, sizeof got_lse);
+  copy(got_lse, on_device.lse, sizeof got_lse);
   for (int i = 0; i < B * H * T; ++i) {
     const float d = fabsf(got_lse[i] - (&lse[0][0][0])[i]);
     if (!(d <= worst_lse)) worst_lse = d;
   }
-  copy(got, d_o, B * T * H * D * 2);
+  copy(got, on_device.o, B * T * H * D * 2);
   const float worst_o = distance(got, &o[0][0][0], B * T * H * D);
-  copy(got, d_dqkv, sizeof got);
+  copy(got, on_device.dqkv, sizeof got);
   const float worst_grad = distance(got, &dqkv[0][0][0], B * T * ROW);
-
   printf("kiln %s, %s on %s: largest error o %.2g, lse %.2g, gradients %.2g\n", kiln_version(), variant,
          device == KILN_CPU ? "the CPU" : "GPU 0", worst_o, worst_lse, worst_grad);
-  void* const memory[] = {d_qkv, d_dqkv, d_o, d_dout, d_lse, scratch};
+  return worst_o < 0.01f && worst_lse < 0.001f && worst_grad < 0.05f;
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "--cpu") == 0) device = KILN_CPU;
+
+  kiln_attention_context* context;
+  check(kiln_attention_create(device, &context), "kiln_attention_create");
+  if (device != KILN_CPU) check_cuda(cudaSetDevice(device), "cudaSetDevice");
+
+  const kiln_attention_problem problem = causal_problem();
+  const char* variant;
+  size_t forward_bytes, backward_bytes;
+  check(kiln_attention_variant(context, &problem, &variant), "kiln_attention_variant");
+  check(kiln_attention_workspace(context, &problem, &forward_bytes, &backward_bytes),
+        "kiln_attention_workspace");
+
+  fill(forward_bytes > backward_bytes ? forward_bytes : backward_bytes);
+  forward_and_backward(context, &problem, forward_bytes, backward_bytes);
+  const int good = agrees(variant);
+  if (!good) fprintf(stderr, "these differ from the loops' values\n");
+
+  void* const memory[] = {on_device.qkv,  on_device.dqkv, on_device.o,
+                          on_device.dout, on_device.lse,  on_device.scratch};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; ++i) release(memory[i]);
-  if (stream != NULL) check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
   kiln_attention_destroy(context);
-  const int good = worst_o < 0.01f && worst_lse < 0.001f && worst_grad < 0.05f;
-  if (!good) fprintf(stderr, "these are not the values the loops give\n");
   return good ? 0 : 1;
 }

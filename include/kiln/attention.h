@@ -111,7 +111,8 @@ KILN_API kiln_status kiln_attention_create(int device, kiln_attention_context** 
 /* No call may be running. Work that was queued runs on. NULL is allowed. */
 KILN_API void kiln_attention_destroy(kiln_attention_context* context);
 
-/* The name of the variant that forward and backward take for this problem; never freed. */
+/* The name of the variant that forward takes for this problem, where the rows of all tensors begin at
+ * multiples of 16 bytes; never freed. Backward may take another one, which reads the same lse. */
 KILN_API kiln_status kiln_attention_variant(kiln_attention_context* context,
                                             const kiln_attention_problem* problem, const char** name);
 

@@ -31,14 +31,15 @@ RankOptions options_for(int device) {
 // One call, from the moment its arguments are known to be right.
 class Call {
  public:
-  Call(kiln_attention_context& context, const CheckedProblem& problem, Pass pass, void* stream)
+  Call(kiln_attention_context& context, const CheckedProblem& problem, Pass pass,
+       std::span<const Argument> tensors, void* stream)
       : ctx_(context.ctx),
         lock_(context.mutex),
         stream_(context.ctx, callers_stream(stream)),
         one_by_one_(problem.one_by_one()),
         sequences_(problem.sequences),
         query_rows_(problem.query_rows()),
-        plan_(make_plan(ctx_, problem, pass)) {}
+        plan_(make_plan(ctx_, problem, pass, tensors)) {}
 
   void use_workspace(void* data, std::size_t bytes) {
     if (plan_.workspace == 0) return;
@@ -57,9 +58,7 @@ class Call {
   void for_each(Pass pass, Run run) {
     if (ctx_.device().is_meta()) return;
     for (const Launch& l : plan_.launches) {
-      const bool nothing =
-          l.p.B == 0 || (l.p.query_rows() == 0 && (pass == Pass::forward || l.p.key_rows() == 0));
-      if (!nothing) run(l, workspace_tensor());
+      if (!nothing_to_do(l.p, pass)) run(l, workspace_tensor());
     }
   }
 
@@ -156,7 +155,7 @@ void kiln_attention_destroy(kiln_attention_context* context) {
   if (context == nullptr) return;
   const kiln::abi::CallersGpu gpu;
   // A rank that ends waits for its streams. Where that fails, after a fault of the GPU or at the end of the
-  // process, there is nothing left to give back, and no one to tell.
+  // process, there is nothing left to free, and no way to report.
   if (answer([&] { context->ctx.synchronize(); }) == KILN_OK) delete context;
 }
 
@@ -177,8 +176,8 @@ kiln_status kiln_attention_workspace(kiln_attention_context* context, const kiln
     auto& c = kiln::abi::checked(context);
     const auto p = kiln::abi::checked_problem(problem, c.ctx.device());
     std::scoped_lock lock(c.mutex);
-    if (forward_bytes != nullptr) *forward_bytes = kiln::abi::make_plan(c.ctx, p, Pass::forward).workspace;
-    if (backward_bytes != nullptr) *backward_bytes = kiln::abi::make_plan(c.ctx, p, Pass::backward).workspace;
+    if (forward_bytes != nullptr) *forward_bytes = kiln::abi::workspace_bytes(c.ctx, p, Pass::forward);
+    if (backward_bytes != nullptr) *backward_bytes = kiln::abi::workspace_bytes(c.ctx, p, Pass::backward);
   });
 }
 
@@ -195,7 +194,7 @@ kiln_status kiln_attention_forward(kiln_attention_context* context, const kiln_a
                                   {"o", o, Side::queries, Use::written}};
     check_views(p, arguments);
     check_lse(p, lse);
-    Call call(c, p, Pass::forward, stream);
+    Call call(c, p, Pass::forward, arguments, stream);
     call.use_workspace(workspace, workspace_bytes);
     call.for_each(Pass::forward, [&](const Launch& l, const Tensor& scratch) {
       const Tensor none, sums = call.lse_of(l, lse);
@@ -227,7 +226,8 @@ kiln_status kiln_attention_backward(kiln_attention_context* context, const kiln_
                                   {"dv", dv, Side::keys, Use::written_if_given}};
     check_views(p, arguments);
     check_lse(p, lse);
-    Call call(c, p, Pass::backward, stream);
+    // flash_hopper writes dk and dv, the last two, by plain stores.
+    Call call(c, p, Pass::backward, std::span(arguments).first(std::size(arguments) - 2), stream);
     call.use_workspace(workspace, workspace_bytes);
     if (dq == nullptr && dk == nullptr && dv == nullptr) return;
     call.for_each(Pass::backward, [&](const Launch& l, const Tensor& scratch) {

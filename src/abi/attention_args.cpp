@@ -63,7 +63,7 @@ void use_device_offsets(CheckedProblem& out, const kiln_attention_problem& c, De
       reject(cat(name, " is at ", offsets, ", not a multiple of ", alignof(int32_t), " bytes"));
   }
   out.sequences = {c.cu_queries, c.cu_keys};
-  p.varied = true;
+  p.varlen = true;
   p.all_queries = checked_extent("query_rows", c.query_rows, 0);
   p.all_keys = checked_extent("key_rows", c.key_rows, 0);
 }
@@ -100,9 +100,9 @@ void check_view(const char* name, const kiln_attention_view& view, const Extents
   const int64_t width = e.heads * D;
   check_aligned(name, view.data, kTensorAlignment);
   if (e.heads > 1 && view.head_stride != D) {
-    reject(cat(name, " has heads ", view.head_stride, " elements apart; they must lie side by side, ", D,
-               " apart"),
-           "copy it to [batch, rows, heads, head_dim]");
+    reject(
+        cat(name, " has heads ", view.head_stride, " elements apart; they must be contiguous, ", D, " apart"),
+        "copy it to [batch, rows, heads, head_dim]");
   }
   // Rows and batches in either order, the inner of the two axes first.
   const bool both = e.rows > 1 && e.batches > 1, rows_inside = !both || view.row_stride <= view.batch_stride;

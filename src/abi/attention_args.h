@@ -15,7 +15,7 @@ inline constexpr std::size_t kWorkspaceAlignment = 256;
 
 struct CheckedProblem {
   AttentionProblem p;                            // Tq and Tk are the longest where lengths vary
-  Sequences sequences;                           // where p.varied
+  Sequences sequences;                           // where p.varlen
   std::span<const int32_t> cu_queries, cu_keys;  // in host memory, else: one sequence after the other
   std::string_view variant;
   bool allow_atomic = false;

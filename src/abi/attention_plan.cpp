@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/renamed.h"
 #include "ops/select.h"
 
 namespace kiln::abi {
@@ -40,13 +41,19 @@ std::size_t workspace_of(const Launch& l, Pass pass) {
 
 }  // namespace
 
-const Row& choose(RankContext& ctx, const AttentionProblem& p, std::string_view wanted, bool allow_atomic) {
+const Row& choose(RankContext& ctx, const AttentionProblem& p, std::string_view asked, bool allow_atomic,
+                  Pass pass) {
+  const std::string_view wanted = current_variant(AttentionOp::kName, asked);
   const auto runs = [&](const Row& row) {
     return row.device == ctx.traits().type && why_not_here(ctx, row, p, allow_atomic).empty();
   };
+  const auto may_take = [&](const Row& row) {
+    if (!wanted.empty()) return wanted == row.name;
+    return row.yields == nullptr || !row.yields(p, pass);
+  };
   const Row* chosen = nullptr;
   for (const Row& row : AttentionOp::rows()) {
-    if ((wanted.empty() || wanted == row.name) && runs(row)) {
+    if (may_take(row) && runs(row)) {
       chosen = &row;
       break;
     }
@@ -54,16 +61,20 @@ const Row& choose(RankContext& ctx, const AttentionProblem& p, std::string_view 
   if (chosen == nullptr) explain(ctx, p, wanted, allow_atomic);
   if (!wanted.empty() || !allow_atomic || is_atomic(*chosen)) return *chosen;
   for (const Row& row : AttentionOp::rows()) {
-    const bool form_of_chosen = std::string_view(row.name).starts_with(chosen->name) && is_atomic(row);
-    if (form_of_chosen && runs(row)) return row;
+    if (row.name == cat(chosen->name, "_atomic") && runs(row)) return row;
   }
   return *chosen;
 }
 
-Plan make_plan(RankContext& ctx, const CheckedProblem& problem, Pass pass) {
+Plan make_plan(RankContext& ctx, const CheckedProblem& problem, Pass pass,
+               std::span<const Argument> tensors) {
   Plan plan;
-  const auto add = [&](const AttentionProblem& p, int64_t first_query, int64_t first_key) {
-    Launch l{p, first_query, first_key, &choose(ctx, p, problem.variant, problem.allow_atomic)};
+  const auto add = [&](AttentionProblem p, int64_t first_query, int64_t first_key) {
+    for (const Argument& a : tensors) {
+      const int64_t first = a.side == Side::queries ? first_query : first_key;
+      p.tma = p.tma && tma_takes(p, tensor_of(a.view, p, a.side, first, ctx.device()));
+    }
+    Launch l{p, first_query, first_key, &choose(ctx, p, problem.variant, problem.allow_atomic, pass)};
     plan.workspace = std::max(plan.workspace, workspace_of(l, pass));
     plan.launches.push_back(l);
   };
@@ -77,11 +88,20 @@ Plan make_plan(RankContext& ctx, const CheckedProblem& problem, Pass pass) {
     p.B = 1;
     p.Tq = problem.cu_queries[at + 1] - problem.cu_queries[at];
     p.Tk = problem.cu_keys[at + 1] - problem.cu_keys[at];
-    add(p, problem.cu_queries[at], problem.cu_keys[at]);
+    if (!nothing_to_do(p, pass)) add(p, problem.cu_queries[at], problem.cu_keys[at]);
   }
   plan.lse_offset = round_up(plan.workspace, kWorkspaceAlignment);
   plan.workspace = plan.lse_offset + static_cast<std::size_t>(problem.p.H * problem.p.Tq) * sizeof(float);
   return plan;
+}
+
+std::size_t workspace_bytes(RankContext& ctx, const CheckedProblem& problem, Pass pass) {
+  const std::size_t aligned = make_plan(ctx, problem, pass, {}).workspace;
+  // One requested by name is refused where it does not take the tensors.
+  if (!current_variant(AttentionOp::kName, problem.variant).empty()) return aligned;
+  CheckedProblem other = problem;
+  other.p.tma = false;
+  return std::max(aligned, make_plan(ctx, other, pass, {}).workspace);
 }
 
 }  // namespace kiln::abi

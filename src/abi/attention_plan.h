@@ -14,18 +14,27 @@ struct Launch {
   const Variant<AttentionOp>* row = nullptr;
 };
 
+// Whether a pass has nothing to write.
+inline bool nothing_to_do(const AttentionProblem& p, Pass pass) {
+  return p.B == 0 || (p.query_rows() == 0 && (pass == Pass::forward || p.key_rows() == 0));
+}
+
 struct Plan {
   std::vector<Launch> launches;
   std::size_t workspace = 0;   // bytes, of the row that takes most
   std::size_t lse_offset = 0;  // one by one: in the workspace, the place of a sequence's lse
 };
 
-// The first row of the table that can run this here, writes lse and is deterministic unless that was waived;
-// throws with every reason where there is none. With atomics allowed, the chosen row's atomic form where
-// there is one.
+// The row that takes a pass of this: the first of the table that can run it here, writes lse and is
+// deterministic unless that was waived; throws with every reason where there is none. With atomics allowed,
+// the chosen row's atomic form where there is one.
 const Variant<AttentionOp>& choose(RankContext& ctx, const AttentionProblem& p, std::string_view wanted,
-                                   bool allow_atomic);
+                                   bool allow_atomic, Pass pass = Pass::forward);
 
-Plan make_plan(RankContext& ctx, const CheckedProblem& problem, Pass pass);
+// `tensors`: those whose alignment decides between rows.
+Plan make_plan(RankContext& ctx, const CheckedProblem& problem, Pass pass, std::span<const Argument> tensors);
+
+// Enough for any tensors, which a caller need not have yet.
+std::size_t workspace_bytes(RankContext& ctx, const CheckedProblem& problem, Pass pass);
 
 }  // namespace kiln::abi

@@ -14,7 +14,7 @@ void check_float_tensor(RankContext& ctx, const char* op, const char* name, cons
 void check_shape(const char* op, const char* name, const Shape& got, const Shape& wanted);
 // A weight has one element for each column of x; `what` it is called, "weight" or "bias".
 void check_column_param(const char* op, const char* what, const ParamRef& p, const Tensor& x);
-// A weight has the dtype of the activations it meets.
+// A weight has the dtype of the activations it multiplies.
 void check_param_dtype(const char* op, const ParamRef& p, const Tensor& weight, DType dtype);
 
 }  // namespace kiln

@@ -2,6 +2,8 @@
 // alone, and the ordered sum of per-chunk weight gradients.
 #pragma once
 
+#include <source_location>
+
 #include "ops/cpu_rows.h"
 #include "ops/variant.h"
 
@@ -24,7 +26,7 @@ void with_narrow_float(DType t, F&& f) {
   });
 }
 
-// Null where nobody wants the tensor.
+// Null where the tensor is not needed.
 template <class T>
 Rows<T> rows_or_null(const Tensor& t) {
   return t.defined() ? rows_of<T>(t) : Rows<T>{nullptr, 0};
@@ -32,7 +34,7 @@ Rows<T> rows_or_null(const Tensor& t) {
 
 // A sum over all rows is taken in row chunks, each into its own row of a workspace, and the chunks are then
 // added in order: no atomics, and the same bits for any number of threads. At most 64 chunks, so that the
-// workspace stays small beside the rows it sums.
+// workspace stays small compared with the rows it sums.
 struct RowChunks {
   int64_t rows_per_chunk, count;
 };
@@ -62,45 +64,52 @@ struct PartialSums {
 // the workspace, or null where no sum is wanted.
 template <class F>
 PartialSums for_row_chunks(RankContext& ctx, int64_t rows, int64_t cols, int64_t width,
-                           const Tensor& workspace, bool wanted, F f) {
+                           const Tensor& workspace, bool wanted, F f,
+                           std::source_location where = std::source_location::current()) {
   const RowChunks chunks = row_chunks(rows, cols);
   const bool sum = wanted && chunks.count > 0;
   float* partials = sum ? reinterpret_cast<float*>(workspace.raw()) : nullptr;
-  ctx.pool().parallel_for(rows, chunks.rows_per_chunk, [&](int64_t begin, int64_t end) {
-    f(sum ? partials + begin / chunks.rows_per_chunk * width : nullptr, begin, end);
-  });
+  ctx.pool().parallel_for(
+      rows, chunks.rows_per_chunk,
+      [&](int64_t begin, int64_t end) {
+        f(sum ? partials + begin / chunks.rows_per_chunk * width : nullptr, begin, end);
+      },
+      where);
   return {partials, chunks.count};
 }
 
 // slot[c] = partials[0][c] + partials[1][c] + ..., or adds that; T is the dtype of the activations.
 template <class T>
 void sum_partials(RankContext& ctx, const float* partials, int64_t chunks, int64_t stride,
-                  const GradSlot& slot) {
+                  const GradSlot& slot, std::source_location where = std::source_location::current()) {
   with_grad_type<T>(slot, [&](auto zero) {
     using G = decltype(zero);
     G* out = slot.tensor.data<G>();
     constexpr int64_t kBlock = 256;  // columns whose sums stay in the first cache
-    ctx.pool().parallel_for(slot.tensor.numel(), kBlock, [&](int64_t begin, int64_t end) {
-      float sums[kBlock] = {};
-      for (int64_t k = 0; k < chunks; ++k) {
-        for (int64_t c = begin; c < end; ++c) sums[c - begin] += partials[k * stride + c];
-      }
-      for (int64_t c = begin; c < end; ++c) put(out[c], sums[c - begin], slot.accumulate);
-    });
+    ctx.pool().parallel_for(
+        slot.tensor.numel(), kBlock,
+        [&](int64_t begin, int64_t end) {
+          float sums[kBlock] = {};
+          for (int64_t k = 0; k < chunks; ++k) {
+            for (int64_t c = begin; c < end; ++c) sums[c - begin] += partials[k * stride + c];
+          }
+          for (int64_t c = begin; c < end; ++c) put(out[c], sums[c - begin], slot.accumulate);
+        },
+        where);
   });
 }
 
 // Elementwise work on [rows, cols]: f(first row, rows, first column, columns). Tensors without gaps are one
-// long row, so that short and single rows are shared out evenly too.
+// long row, so that short and single rows are split evenly too.
 template <class F>
-void for_tiles(RankContext& ctx, int64_t rows, int64_t cols, bool dense, F f) {
+void for_tiles(RankContext& ctx, int64_t rows, int64_t cols, bool dense, F f,
+               std::source_location where = std::source_location::current()) {
   if (dense) {
-    ctx.pool().parallel_for(rows * cols, 16384, [&](int64_t begin, int64_t end) {
-      f(int64_t{0}, int64_t{1}, begin, end - begin);
-    });
+    const auto part = [&](int64_t begin, int64_t end) { f(int64_t{0}, int64_t{1}, begin, end - begin); };
+    ctx.pool().parallel_for(rows * cols, 16384, part, where);
   } else {
-    ctx.pool().parallel_for(rows, row_grain(cols),
-                            [&](int64_t begin, int64_t end) { f(begin, end - begin, int64_t{0}, cols); });
+    const auto part = [&](int64_t begin, int64_t end) { f(begin, end - begin, int64_t{0}, cols); };
+    ctx.pool().parallel_for(rows, row_grain(cols), part, where);
   }
 }
 

@@ -44,7 +44,7 @@ void with_grad_type(const GradSlot& slot, F f) {
   }
 }
 
-// Rows per chunk so that a chunk is worth a hand-over to another thread; depends on the problem alone.
+// Rows per chunk so that a chunk pays for its dispatch to another thread; depends on the problem alone.
 inline int64_t row_grain(int64_t work_per_row) {
   return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, work_per_row));
 }

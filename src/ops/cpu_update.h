@@ -2,6 +2,8 @@
 // split into a bf16 high half and 16 low bits. A step whose record says it was not finite moves nothing.
 #pragma once
 
+#include <source_location>
+
 #include "autograd/rank_context.h"
 #include "ops/cpu_rows.h"
 #include "ops/step_scalars/step_scalars.h"
@@ -10,8 +12,9 @@ namespace kiln {
 
 // w[i] = moved(w[i], i) for all i; `low` is null unless the weights are split.
 template <class T, class F>
-void move_weights(RankContext& ctx, int64_t count, T* w, int16_t* low, F moved) {
-  ctx.pool().parallel_for(count, 8192, [&](int64_t begin, int64_t end) {
+void move_weights(RankContext& ctx, int64_t count, T* w, int16_t* low, F moved,
+                  std::source_location where = std::source_location::current()) {
+  const auto part = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if constexpr (std::is_same_v<T, bf16>) {
         if (low != nullptr) {
@@ -23,7 +26,8 @@ void move_weights(RankContext& ctx, int64_t count, T* w, int16_t* low, F moved) 
       }
       w[i] = static_cast<T>(moved(widen(w[i]), i));
     }
-  });
+  };
+  ctx.pool().parallel_for(count, 8192, part, where);
 }
 
 // Calls update(T{}, G{}, record) with the types of the weights and of their gradient, if the step may update.

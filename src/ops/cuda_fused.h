@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "ops/variant.h"
+#include "ops/vectorizable.h"
 
 namespace kiln {
 
-inline constexpr int64_t kPackBytes = 16;  // the widest access a thread has
+inline constexpr const char* kNotVectorizable =
+    "takes tensors whose rows begin at multiples of 16 bytes; one of these has rows that do not";
 
 // Threads that share a row, each keeping some packs of it in registers.
 struct RowGroups {
@@ -22,12 +24,12 @@ struct RowGroups {
 // 132 multiprocessors busy: each walks several rows. Fewer in backward, since each leaves a partial sum of
 // the weight gradient.
 inline RowGroups row_groups(int64_t rows, int64_t row_bytes, Pass pass) {
-  const int64_t packs = (row_bytes + kPackBytes - 1) / kPackBytes;
+  const int64_t packs = (row_bytes + kVectorBytes - 1) / kVectorBytes;
   RowGroups g;
   while (g.threads < 512 && packs > int64_t{g.threads} * (g.threads == 32 ? 4 : 2)) g.threads *= 2;
   g.packs = static_cast<int>(std::max<int64_t>(1, (packs + g.threads - 1) / g.threads));
   if (g.threads == 32) g.rows_per_block = 4;
-  // Of a multiprocessor; in backward as many as have room for their registers at once.
+  // Of a multiprocessor; in backward as many as the register file holds at once.
   const int64_t threads = pass == Pass::forward ? 2048 : g.rows_per_block > 1 ? 384 : 512;
   g.blocks = std::min<int64_t>((rows + g.rows_per_block - 1) / g.rows_per_block,
                                132 * threads / (g.threads * g.rows_per_block));
@@ -44,8 +46,9 @@ template <class Problem>
 std::string needs_packed_rows(const Problem& p, const DeviceTraits&) {
   if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
   const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
-  if (bytes % kPackBytes != 0) return cat("takes rows of whole 16 bytes; these have ", bytes);
-  if (bytes > 2048 * kPackBytes) return cat("takes rows of up to 32 KiB; these have ", bytes, " bytes");
+  if (bytes % kVectorBytes != 0) return cat("takes rows of whole 16 bytes; these have ", bytes);
+  if (!p.vectorizable) return kNotVectorizable;
+  if (bytes > 2048 * kVectorBytes) return cat("takes rows of up to 32 KiB; these have ", bytes, " bytes");
   return {};
 }
 
@@ -53,7 +56,7 @@ std::string needs_packed_rows(const Problem& p, const DeviceTraits&) {
 template <class Problem>
 std::string needs_short_packed_rows(const Problem& p, const DeviceTraits& traits) {
   const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
-  if (bytes > 1024 * kPackBytes) return cat("takes rows of up to 16 KiB; these have ", bytes, " bytes");
+  if (bytes > 1024 * kVectorBytes) return cat("takes rows of up to 16 KiB; these have ", bytes, " bytes");
   return needs_packed_rows(p, traits);
 }
 
@@ -64,7 +67,8 @@ template <class Problem>
 std::string needs_packs(const Problem& p, const DeviceTraits&) {
   if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
   const int64_t bytes = p.cols * static_cast<int64_t>(size_of(p.dtype));
-  return bytes % kPackBytes == 0 ? std::string() : cat("takes rows of whole 16 bytes; these have ", bytes);
+  if (bytes % kVectorBytes != 0) return cat("takes rows of whole 16 bytes; these have ", bytes);
+  return p.vectorizable ? "" : kNotVectorizable;
 }
 
 // One partial sum per block and column.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 
 #include "autograd/tape.h"
 #include "ops/select.h"
@@ -34,6 +35,7 @@ class OpCall {
   OpCall(RankContext& ctx, const Problem& problem, std::string_view wanted = {})
       : ctx_(ctx),
         problem_(problem),
+        named_(!wanted_variant<Op>(ctx, wanted).empty()),
         row_(select<Op>(ctx, problem, wanted)),
         running_(ctx, {Op::kName, row_.name}) {}
 
@@ -99,6 +101,7 @@ class OpCall {
     node.op = Op::kName;
     node.variant = row_.name;
     node.row = &row_;
+    node.named = named_;
     node.backward = &Op::run_backward;
     static_assert(sizeof(Problem) <= Node::kProblemBytes && std::is_trivially_copyable_v<Problem>);
     std::memcpy(node.problem, &problem_, sizeof problem_);
@@ -114,37 +117,49 @@ class OpCall {
  private:
   RankContext& ctx_;
   Problem problem_;
+  bool named_;  // the variant was requested
   const Variant<Op>& row_;
   RunningOpGuard running_;
 };
 
-// The same for backward, with the row that forward used.
+// The same for backward, with the row that forward took, or, where the pass's own tensors have a say, with
+// the one that `choose` finds.
 template <class Op>
 class BackwardCall {
  public:
   explicit BackwardCall(BackwardPass& pass)
       : ctx_(pass.ctx()),
         problem_(pass.problem<typename Op::Problem>()),
-        row_(*static_cast<const Variant<Op>*>(pass.node().row)) {}
+        row_(static_cast<const Variant<Op>*>(pass.node().row)),
+        named_(pass.node().named) {}
 
   const typename Op::Problem& problem() const { return problem_; }
+  // Before the workspace, since each row has its own. `problem`: with the alignment of what backward reads
+  // and writes.
+  void choose(const typename Op::Problem& problem) {
+    problem_ = problem;
+    row_ = &select_backward<Op>(ctx_, problem_, *row_, named_);
+    running_.emplace(ctx_, RunningOp{Op::kName, row_->name});
+  }
   Tensor workspace(std::source_location where = std::source_location::current()) const {
-    return OpCall<Op>::workspace_for(ctx_, row_, problem_, Pass::backward, where);
+    return OpCall<Op>::workspace_for(ctx_, *row_, problem_, Pass::backward, where);
   }
 
   void run(const typename Op::Backward& arguments, std::initializer_list<NamedTensor> outputs) const {
     watched(
-        ctx_, Op::kName, row_.name, Pass::backward, [&] { return row_.cost(problem_, Pass::backward); },
+        ctx_, Op::kName, row_->name, Pass::backward, [&] { return row_->cost(problem_, Pass::backward); },
         outputs,
         [&] {
-          if (!ctx_.device().is_meta()) row_.backward(ctx_, arguments);
+          if (!ctx_.device().is_meta()) row_->backward(ctx_, arguments);
         });
   }
 
  private:
   RankContext& ctx_;
   typename Op::Problem problem_;
-  const Variant<Op>& row_;
+  const Variant<Op>* row_;
+  bool named_;
+  std::optional<RunningOpGuard> running_;
 };
 
 }  // namespace kiln

@@ -12,15 +12,16 @@
 #include "ops/batched_matmul/batched_matmul.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
-#include "ops/init_weights/init_weights.h"
 #include "ops/elementwise/binary.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/unary.h"
 #include "ops/embedding/embedding.h"
+#include "ops/init_weights/init_weights.h"
 #include "ops/layer_norm/layer_norm.h"
 #include "ops/linear/linear.h"
 #include "ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "ops/masked_softmax/masked_softmax.h"
+#include "ops/renamed.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/select.h"
@@ -75,57 +76,38 @@ OpListing listing(const Place& place) {
   for (const Variant<Op>& row : Op::rows()) {
     std::string reason = place.reason_against(row);
     const bool available = reason.empty();
-    l.variants.push_back({row.name, row.device, available, std::move(reason)});
+    l.variants.push_back({row.name, row.device, available, std::move(reason), row.kernels});
   }
   return l;
 }
 
-// One line per op.
-std::vector<OpListing> list_all(const Place& p) {
-  return {
-      listing<AccumulateLossOp>(p),
-      listing<AdamWOp>(p),
-      listing<AddOp>(p),
-      listing<AddRmsNormOp>(p),
-      listing<AttentionOp>(p),
-      listing<BatchedMatmulOp>(p),
-      listing<CastOp>(p),
-      listing<CrossEntropyOp>(p),
-      listing<DrawWeightsOp>(p),
-      listing<EmbeddingOp>(p),
-      listing<JudgeStepOp>(p),
-      listing<LayerNormOp>(p),
-      listing<LinearOp>(p),
-      listing<LinearCrossEntropyOp>(p),
-      listing<LossGradientOp>(p),
-      listing<MaskedSoftmaxOp>(p),
-      listing<MulOp>(p),
-      listing<MulColumnsOp>(p),
-      listing<MulRowsOp>(p),
-      listing<ReluOp>(p),
-      listing<RmsNormOp>(p),
-      listing<RopeOp>(p),
-      listing<RowMeanOp>(p),
-      listing<RsqrtOp>(p),
-      listing<ScaleOp>(p),
-      listing<SgdOp>(p),
-      listing<SiluOp>(p),
-      listing<SoftmaxOp>(p),
-      listing<SquareOp>(p),
-      listing<SquareSumOp>(p),
-      listing<SubOp>(p),
-      listing<SwigluOp>(p),
-      listing<WeightedSumOp>(p),
-  };
-}
+template <class... Op>
+struct Ops {
+  static std::vector<OpListing> list(const Place& p) { return {listing<Op>(p)...}; }
+  static OpKind kind_of(std::string_view name) {
+    OpKind kind = OpKind::elementwise;
+    ((name == Op::kName ? void(kind = Op::kKind) : void()), ...);
+    return kind;
+  }
+};
+
+// Every op there is.
+using AllOps =
+    Ops<AccumulateLossOp, AdamWOp, AddOp, AddRmsNormOp, AttentionOp, BatchedMatmulOp, CastOp, CrossEntropyOp,
+        EmbeddingOp, FinishStepScalarsOp, InitWeightsOp, LayerNormOp, LinearOp, LinearCrossEntropyOp,
+        LossGradientOp, MaskedSoftmaxOp, MulOp, MulColumnsOp, MulRowsOp, ReluOp, RmsNormOp, RopeOp, RowMeanOp,
+        RsqrtOp, ScaleOp, SgdOp, SiluOp, SoftmaxOp, SquareOp, SquareSumOp, SubOp, SwigluOp, WeightedSumOp>;
 
 }  // namespace
 
-std::vector<OpListing> list_ops() { return list_all(Place()); }
+std::vector<OpListing> list_ops() { return AllOps::list(Place()); }
 
-std::vector<OpListing> list_ops(const Device& device) { return list_all(Place(device)); }
+std::vector<OpListing> list_ops(const Device& device) { return AllOps::list(Place(device)); }
 
-const OpListing& find_op(std::span<const OpListing> ops, std::string_view name) {
+OpKind kind_of_op(std::string_view name) { return AllOps::kind_of(name); }
+
+const OpListing& find_op(std::span<const OpListing> ops, std::string_view asked) {
+  const std::string_view name = current_op(asked);
   std::vector<std::string_view> names;
   for (const OpListing& op : ops) {
     if (op.name == name) return op;
@@ -149,7 +131,9 @@ VariantChoice parse_variants(std::string_view text, std::span<const OpListing> o
       throw Error(cat("'", item, "' is not an op and a variant"),
                   "write --variant attention=naive,rms_norm=naive", ErrorKind::usage);
     }
-    const std::string_view op = item.substr(0, equals), variant = item.substr(equals + 1);
+    const std::string_view op = current_op(item.substr(0, equals));
+    const std::string_view variant = current_variant(op, item.substr(equals + 1));
+    if (variant.empty()) continue;
     std::vector<std::string> names;
     for (const VariantListing& v : find_op(ops, op).variants) names.push_back(v.name);
     if (std::find(names.begin(), names.end(), variant) == names.end())

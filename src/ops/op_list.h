@@ -8,6 +8,8 @@
 
 #include "base/variant_choice.h"
 #include "device/device.h"
+#include "ops/kernels.h"
+#include "ops/variant.h"
 
 namespace kiln {
 
@@ -16,6 +18,7 @@ struct VariantListing {
   DeviceType device;
   bool available;
   std::string reason;  // why not, empty when available
+  Kernels kernels = {};
 };
 
 struct OpListing {
@@ -24,13 +27,16 @@ struct OpListing {
   std::vector<VariantListing> variants;
 };
 
+// Of an op by its name; elementwise where there is none of that name.
+OpKind kind_of_op(std::string_view name);
+
 // What can run on this machine with this build, each variant on its own kind of device.
 std::vector<OpListing> list_ops();
 // What can run on one device: the same answers that select() gives there.
 std::vector<OpListing> list_ops(const Device& device);
 
 // Throws Error(usage) for an unknown name, with the nearest one.
-const OpListing& find_op(std::span<const OpListing> ops, std::string_view name);
+const OpListing& find_op(std::span<const OpListing> ops, std::string_view asked);
 
 // "attention=naive,rms_norm=naive"; throws Error(usage) for an unknown op or variant, with the nearest name.
 VariantChoice parse_variants(std::string_view text);

@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-// Reads w, g, m, v and writes w, m, v. The floor: no fusion can move less.
+// Reads w, g, m, v and writes w, m, v. The memory bound: no fusion can move less.
 Cost cost(const AdamWProblem& p, Pass) {
   const double n = static_cast<double>(p.count), state = static_cast<double>(size_of(p.state));
   const double weight = static_cast<double>(size_of(p.dtype) + (p.split ? 2 : 0));
@@ -26,8 +26,17 @@ const Variant<AdamWOp> kRows[] = {
      nullptr,
      cost,
      adamw_cpu_fused,
-     nullptr},
-    {"naive", DeviceType::cpu, one_parameter_at_a_time, {}, nullptr, cost, adamw_cpu_naive, nullptr},
+     nullptr,
+     "adamw/cpu_fused.cpp"},
+    {"naive",
+     DeviceType::cpu,
+     one_parameter_at_a_time,
+     {},
+     nullptr,
+     cost,
+     adamw_cpu_naive,
+     nullptr,
+     "adamw/cpu_naive.cpp"},
     {"fused",
      DeviceType::cuda,
      needs_fp32_or_narrower<AdamWProblem>,
@@ -35,7 +44,8 @@ const Variant<AdamWOp> kRows[] = {
      nullptr,
      cost,
      KILN_CUDA_FN(adamw_cuda_fused),
-     nullptr},
+     nullptr,
+     "adamw_fused_kernel"},
     {"naive",
      DeviceType::cuda,
      one_parameter_at_a_time,
@@ -43,7 +53,8 @@ const Variant<AdamWOp> kRows[] = {
      nullptr,
      cost,
      KILN_CUDA_FN(adamw_cuda_naive),
-     nullptr},
+     nullptr,
+     "adamw_kernel"},
 };
 
 void run(RankContext& ctx, const AdamWProblem& p, const AdamWTensors& t, const Tensor& scalars,
@@ -52,12 +63,11 @@ void run(RankContext& ctx, const AdamWProblem& p, const AdamWTensors& t, const T
   check_float_tensor(ctx, op, "value", t.value);
   check_float_tensor(ctx, op, "grad", t.grad);
   if (p.state != p.dtype && p.state != stat_dtype(p.dtype))
-    fail(op, cat("moments in ", name_of(p.state), " beside weights in ", name_of(p.dtype)));
+    fail(op, cat("moments in ", name_of(p.state), " for weights in ", name_of(p.dtype)));
   check_tensor(ctx, op, "m", t.m, p.state);
   check_tensor(ctx, op, "v", t.v, p.state);
   for (const Tensor* other : {&t.grad, &t.m, &t.v}) {
-    if (other->numel() != p.count)
-      fail(op, cat("a range of ", other->numel(), " beside ", p.count, " weights"));
+    if (other->numel() != p.count) fail(op, cat("a range of ", other->numel(), " for ", p.count, " weights"));
   }
   if (p.split) {
     check_tensor(ctx, op, "value", t.value, DType::bf16);

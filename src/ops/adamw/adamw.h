@@ -42,6 +42,7 @@ struct AdamWForward {
 
 struct AdamWOp {
   static constexpr const char* kName = "adamw";
+  static constexpr OpKind kKind = OpKind::optimizer;
   static constexpr const char* kSummary = "AdamW with decoupled decay, on one parameter or a range of many";
   using Problem = AdamWProblem;
   using Forward = AdamWForward;
@@ -62,11 +63,11 @@ struct AdamWStep {
         beta2(static_cast<A>(p.beta2)),
         eps(static_cast<A>(p.eps)),
         decay(static_cast<A>(p.decay)),
-        correction1(static_cast<A>(1 - s.beta1_power * p.power1)),
-        correction2(static_cast<A>(1 - s.beta2_power * p.power2)) {}
+        correction1(static_cast<A>(1 - s.rate1_power * p.power1)),
+        correction2(static_cast<A>(1 - s.rate2_power * p.power2)) {}
 
   KILN_HD A update(A w, A g, A& m, A& v) const {
-    using exact::mul;  // the same bits whichever kernel this stands in
+    using exact::mul;  // the same bits whichever kernel this is in
     g = mul(g, factor);
     m = mul(beta1, m) + mul(1 - beta1, g);
     v = mul(beta2, v) + mul(mul(1 - beta2, g), g);

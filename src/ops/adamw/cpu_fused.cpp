@@ -1,7 +1,7 @@
 // fused: one call for a whole range of the flat buffers, fp32 vectors; each segment of the range has its own
 // decay. Clip, moments, correction, decay and the split of the weight happen while an element is in
 // registers.
-// Floor: reads w, g, m, v and writes w, m, v: 28 bytes an element with fp32 or split weights and fp32
+// Memory bound: reads w, g, m, v and writes w, m, v: 28 bytes an element with fp32 or split weights and fp32
 // gradients.
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // fused: one launch over all parameters of a range. Clip factor, moments, bias correction, decay and the
 // split of the master weight happen on values in registers, four weights at a time, each read once and
 // written once.
-// Floor: as in cuda_naive.cu, 28 bytes a weight in fp32, 26 with split weights and bf16 gradients, 28 with
-// fp32 ones.
+// Memory bound: as in cuda_naive.cu, 28 bytes a weight in fp32, 26 with split weights and bf16 gradients, 28
+// with fp32 ones.
 #include "ops/adamw/adamw.h"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
@@ -11,7 +11,7 @@
 namespace kiln {
 namespace {
 
-constexpr int kPieces = 2;  // under way in a thread
+constexpr int kPieces = 2;  // in flight in a thread
 
 template <class T, class G, class M>
 struct AdamWRange {
@@ -78,8 +78,8 @@ __device__ void update_one_by_one(const AdamWRange<T, G, M>& range, int64_t i, A
 
 // kWide is 1 where a range begins or ends at an odd place.
 template <int kWide, class T, class G, class M>
-__global__ void adamw_kernel(AdamWProblem p, AdamWRange<T, G, M> range, const StepScalars* s,
-                             const DecaySegment* segments) {
+__global__ void adamw_fused_kernel(AdamWProblem p, AdamWRange<T, G, M> range, const StepScalars* s,
+                                   const DecaySegment* segments) {
   if (!s->updates()) return;
   AdamWStep<float> step(p, *s);
   const int64_t block = static_cast<int64_t>(blockDim.x) * kPieces * kWide, begin = blockIdx.x * block;
@@ -123,8 +123,8 @@ void run(RankContext& ctx, const AdamWForward& f) {
     launch(kernel, Grid(blocks_for(f.p.count, int64_t{kThreads} * kPieces * wide)), kThreads, 0,
            cuda_stream(ctx), f.p, range, reinterpret_cast<const StepScalars*>(f.scalars.raw()), segments);
   };
-  if (whole) return go(adamw_kernel<4, T, G, M>, 4);
-  go(adamw_kernel<1, T, G, M>, 1);
+  if (whole) return go(adamw_fused_kernel<4, T, G, M>, 4);
+  go(adamw_fused_kernel<1, T, G, M>, 1);
 }
 
 }  // namespace

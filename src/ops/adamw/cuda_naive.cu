@@ -1,5 +1,5 @@
 // naive: the readable baseline. One launch per parameter, one thread per weight.
-// Floor: read w, g, m, v and write w, m, v: 28 bytes a weight in fp32, 26 with split weights and bf16
+// Memory bound: read w, g, m, v and write w, m, v: 28 bytes a weight in fp32, 26 with split weights and bf16
 // gradients. The step's record is read by every thread, from cache.
 #include "ops/adamw/adamw.h"
 #include "ops/cuda_device/rank.h"

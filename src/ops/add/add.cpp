@@ -23,8 +23,17 @@ const Variant<AddOp> kRows[] = {
      nullptr,
      cost,
      add_cpu_fused_forward,
-     nullptr},
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, add_cpu_naive_forward, nullptr},
+     nullptr,
+     "add/cpu_fused.cpp"},
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     add_cpu_naive_forward,
+     nullptr,
+     "add/cpu_naive.cpp"},
     {"fused",
      DeviceType::cuda,
      needs_packs<AddProblem>,
@@ -32,8 +41,17 @@ const Variant<AddOp> kRows[] = {
      nullptr,
      cost,
      KILN_CUDA_FN(add_cuda_fused_forward),
-     nullptr},
-    {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(add_cuda_naive_forward), nullptr},
+     nullptr,
+     "add_fused_kernel"},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(add_cuda_naive_forward),
+     nullptr,
+     "add_kernel"},
 };
 
 }  // namespace
@@ -44,7 +62,7 @@ Tensor add(RankContext& ctx, const Tensor& a, const Tensor& b, std::string_view 
   check_float_tensor(ctx, AddOp::kName, "a", a);
   check_tensor(ctx, AddOp::kName, "b", b, a.dtype());
   check_shape(AddOp::kName, "b", b.shape(), a.shape());
-  const AddProblem p{a.shape().rows(), a.shape().last(), a.dtype()};
+  const AddProblem p{a.shape().rows(), a.shape().last(), a.dtype(), all_vectorizable(a, b)};
   OpCall<AddOp> call(ctx, p, variant);
   Tensor y = ctx.empty(a.shape(), p.dtype);
   call.run({p, a, b, y}, {{"y", y}});
@@ -53,12 +71,12 @@ Tensor add(RankContext& ctx, const Tensor& a, const Tensor& b, std::string_view 
 }
 
 void AddOp::run_backward(BackwardPass& pass) {
-  pass.hand_over(0, pass.grad_out());
-  pass.hand_over(1, pass.grad_out());
+  pass.adopt_grad(0, pass.grad_out());
+  pass.adopt_grad(1, pass.grad_out());
 }
 
 void accumulate_grad(RankContext& ctx, const GradSlot& slot, const Tensor& src) {
-  const AddProblem p{src.shape().rows(), src.shape().last(), src.dtype()};
+  const AddProblem p{src.shape().rows(), src.shape().last(), src.dtype(), all_vectorizable(slot.tensor, src)};
   OpCall<AddOp> call(ctx, p);
   call.run({p, slot.accumulate ? slot.tensor : Tensor(), src, slot.tensor}, {{"grad", slot.tensor}});
 }

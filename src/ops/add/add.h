@@ -10,6 +10,7 @@ class BackwardPass;
 struct AddProblem {
   int64_t rows, cols;
   DType dtype;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 };
 
 struct AddForward {
@@ -21,6 +22,7 @@ struct AddForward {
 
 struct AddOp {
   static constexpr const char* kName = "add";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "y = a + b (the residual connection)";
   using Problem = AddProblem;
   using Forward = AddForward;

@@ -47,7 +47,7 @@ OpBench add_bench() {
                             return add(ctx, in[0].tensor, in[1].tensor);
                           }};
           },
-          {{"forward", Pass::forward}}};  // its gradient is handed over, not computed
+          {{"forward", Pass::forward}}};  // its gradient is passed on, not computed
 }
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// fused: vectors of fp32. Floor: two reads and a write, 3 * rows * cols * element size bytes.
+// fused: vectors of fp32. Memory bound: two reads and a write, 3 * rows * cols * element size bytes.
 #include "ops/cpu_fused.h"
 #include "ops/add/add.h"
 

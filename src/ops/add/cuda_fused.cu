@@ -1,6 +1,5 @@
-// fused: sixteen bytes at a time, two such pieces a thread. A tensor whose rows do not begin at a multiple of
-// 16 bytes takes naive's kernel. Floor: read a and b, write y: 3 * rows * cols * element size bytes; without
-// a, which copies a gradient into its place, 2.
+// fused: sixteen bytes at a time, two such pieces a thread. Memory bound: read a and b, write y: 3 * rows *
+// cols * element size bytes; without a, which copies a gradient into its place, 2.
 #include "ops/add/add.h"
 #include "ops/cuda_device/pack_grid.cuh"
 #include "ops/cuda_device/rank.h"
@@ -13,7 +12,7 @@ constexpr int kPieces = 2;
 
 // y may be a itself: a thread reads all of its pieces before it writes one.
 template <class T>
-__global__ void add_kernel(RowView<T> a, RowView<T> b, RowView<T> y, int64_t rows, int64_t packs) {
+__global__ void add_fused_kernel(RowView<T> a, RowView<T> b, RowView<T> y, int64_t rows, int64_t packs) {
   constexpr int N = Pack<T>::kSize;
   Pack<T> left[kPieces], right[kPieces];
 #pragma unroll
@@ -41,14 +40,13 @@ __global__ void add_kernel(RowView<T> a, RowView<T> b, RowView<T> y, int64_t row
 }  // namespace
 
 void add_cuda_fused_forward(RankContext& ctx, const AddForward& f) {
-  if (!all_take_packs(f.p.cols, f.a, f.b, f.y)) return add_cuda_naive_forward(ctx, f);
   const bool one_row = all_contiguous(f.a, f.b, f.y);
   const int64_t rows = one_row ? 1 : f.p.rows, cols = one_row ? f.p.rows * f.p.cols : f.p.cols;
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const int64_t packs = cols / Pack<T>::kSize;
-    launch(add_kernel<T>, piece_grid<kPieces>(rows, packs), kThreads, 0, cuda_stream(ctx), row_view<T>(f.a),
-           row_view<T>(f.b), row_view<T>(f.y), rows, packs);
+    launch(add_fused_kernel<T>, piece_grid<kPieces>(rows, packs), kThreads, 0, cuda_stream(ctx),
+           row_view<T>(f.a), row_view<T>(f.b), row_view<T>(f.y), rows, packs);
   });
 }
 

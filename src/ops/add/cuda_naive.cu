@@ -1,5 +1,5 @@
 // naive: the readable baseline. One thread per element, a row of the grid per row of the matrix.
-// Floor: read a and b, write y: 3 * rows * cols * element size bytes.
+// Memory bound: read a and b, write y: 3 * rows * cols * element size bytes.
 #include "ops/add/add.h"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"

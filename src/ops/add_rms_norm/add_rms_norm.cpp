@@ -34,16 +34,20 @@ const SaveDecl<RmsNormProblem> kSaves[] = {
 
 const Variant<AddRmsNormOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves,
-     partials_workspace<RmsNormProblem>, cost, add_rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
+     partials_workspace<RmsNormProblem>, cost, add_rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward,
+     Kernels("add_rms_norm/cpu_fused.cpp", "rms_norm/cpu_fused.cpp")},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, add_rms_norm_cpu_naive_forward,
-     rms_norm_cpu_naive_backward},
-    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     rms_norm_cpu_naive_backward,
+     Kernels("add_rms_norm/cpu_naive.cpp rms_norm/cpu_naive.cpp", "rms_norm/cpu_naive.cpp")},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
     {"fused", DeviceType::cuda, needs_short_packed_rows<RmsNormProblem>, kSaves,
      block_partials_workspace<RmsNormProblem>, cost, KILN_CUDA_FN(add_rms_norm_cuda_fused_forward),
-     KILN_CUDA_FN(rms_norm_cuda_fused_backward)},
+     KILN_CUDA_FN(rms_norm_cuda_fused_backward),
+     Kernels("rms_norm_rows::forward_kernel", "rms_norm_rows::backward_kernel sum_partials_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(add_rms_norm_cuda_naive_forward),
-     KILN_CUDA_FN(rms_norm_cuda_naive_backward)},
-    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     KILN_CUDA_FN(rms_norm_cuda_naive_backward),
+     Kernels("add_kernel forward_kernel", "grad_x_kernel column_sum_kernel")},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
 };
 
 }  // namespace
@@ -57,7 +61,8 @@ AddRmsNormResult add_rms_norm(RankContext& ctx, const Tensor& x, const Tensor& r
   check_tensor(ctx, op, "residual", residual, x.dtype());
   check_shape(op, "residual", residual.shape(), x.shape());
   check_column_param(op, "weight", weight, x);
-  const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
+  const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps,
+                         all_vectorizable(x, residual, weight)};
   OpCall<AddRmsNormOp> call(ctx, p, variant);
   if (call.composed()) {
     const Tensor sum = add(ctx, x, residual);
@@ -78,22 +83,19 @@ void AddRmsNormOp::run_backward(BackwardPass& pass) {
   {
     ParamUse w(pass.param(0), false);
     const GradSlot dw = param_grad(pass.param(0));
-    // The norm's gradient goes on top of the sum's, in place where nobody else reads that.
+    // The norm's gradient is added to the sum's, in place where that has no other reader.
     const bool mine = pass.grad_out(0).buffer().unique() && pass.grad_out(0).contiguous();
     Tensor dx = mine ? pass.grad_out(0) : pass.ctx().empty(pass.grad_out(0).shape(), call.problem().dtype);
     if (!mine) accumulate_grad(pass.ctx(), {dx, false}, pass.grad_out(0));
+    RmsNormProblem p = call.problem();
+    p.vectorizable = all_vectorizable(pass.grad_out(1), pass.saved("sum"), w.tensor(), dx);
+    call.choose(p);
     const Tensor workspace = call.workspace();
-    call.run({call.problem(),
-              pass.grad_out(1),
-              pass.saved("sum"),
-              w.tensor(),
-              pass.saved("rstd"),
-              {dx, true},
-              dw,
-              workspace},
-             {{"dx", dx}, {"dweight", dw.tensor}});
-    pass.hand_over(0, dx);
-    pass.hand_over(1, std::move(dx));
+    call.run(
+        {p, pass.grad_out(1), pass.saved("sum"), w.tensor(), pass.saved("rstd"), {dx, true}, dw, workspace},
+        {{"dx", dx}, {"dweight", dw.tensor}});
+    pass.adopt_grad(0, dx);
+    pass.adopt_grad(1, std::move(dx));
   }
   param_grad_done(*pass.param(0).param);
 }

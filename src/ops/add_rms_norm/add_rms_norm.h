@@ -19,6 +19,7 @@ struct AddRmsNormForward {
 
 struct AddRmsNormOp {
   static constexpr const char* kName = "add_rms_norm";
+  static constexpr OpKind kKind = OpKind::norm;
   static constexpr const char* kSummary = "sum = x + residual; y = rms_norm(sum)";
   using Problem = RmsNormProblem;
   using Forward = AddRmsNormForward;

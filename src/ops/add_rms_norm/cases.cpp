@@ -1,7 +1,7 @@
 #include "ops/add_rms_norm/add_rms_norm.h"
 
-#include "ops/cases/bench_case.h"
 #include "ops/add/add.h"
+#include "ops/cases/bench_case.h"
 
 namespace kiln {
 

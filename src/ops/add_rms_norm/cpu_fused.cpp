@@ -1,6 +1,6 @@
 // fused: one pass reads both inputs and writes both outputs; the sum is normed while it is in the first
-// cache. Floor: 4 * rows * cols * element size bytes, where add and rms_norm one after the other move 5.
-// Backward is rms_norm's, on top of the sum's gradient.
+// cache. Memory bound: 4 * rows * cols * element size bytes, where add and rms_norm one after the other
+// move 5. Backward is rms_norm's, on top of the sum's gradient.
 #include "ops/cpu_fused.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/attention/cuda_hopper_workspace.h"
-#include "ops/attention/row_choice.h"
 #include "ops/attention/flash/flash_split.h"
+#include "ops/attention/hopper/backward_workspace.h"
 #include "ops/attention/refusals.h"
+#include "ops/attention/row_choice.h"
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
 #include "ops/op_call.h"
+#include "ops/vectorizable.h"
 
 namespace kiln {
 namespace {
@@ -17,11 +18,11 @@ namespace {
 // Of sequences whose lengths vary no machine knows more here than their sum: as if all were as long as the
 // mean.
 AttentionProblem as_if_equal(AttentionProblem p) {
-  if (!p.varied) return p;
+  if (!p.varlen) return p;
   const int64_t count = std::max<int64_t>(p.B, 1);
   p.Tq = (p.all_queries + count - 1) / count;
   p.Tk = (p.all_keys + count - 1) / count;
-  p.varied = false;
+  p.varlen = false;
   return p;
 }
 
@@ -38,13 +39,13 @@ Cost naive_cost(const AttentionProblem& p, Pass pass) {
                kv = static_cast<double>(p.B * p.Tk * p.Hkv * p.D);
   const double matrix =
       static_cast<double>(p.B * p.H) * static_cast<double>(p.Tq) * static_cast<double>(p.Tk);
-  const double products = 2.0 * scores(p) * static_cast<double>(p.D);
+  const double matmul_flops = 2.0 * scores(p) * static_cast<double>(p.D);
   // forward: QK^T and PV; backward: dV, dP, dQ, dK
-  return pass == Pass::forward ? Cost{2 * products, (2 * qo + 2 * kv + 2 * matrix) * e}
-                               : Cost{4 * products, (3 * qo + 4 * kv + 3 * matrix) * e};
+  return pass == Pass::forward ? Cost{2 * matmul_flops, (2 * qo + 2 * kv + 2 * matrix) * e}
+                               : Cost{4 * matmul_flops, (3 * qo + 4 * kv + 3 * matrix) * e};
 }
 
-// Flash reads and writes no matrix; backward makes the scores again, a fifth product.
+// Flash reads and writes no matrix; backward recomputes the scores, a fifth matmul.
 Cost flash_cost(const AttentionProblem& problem, Pass pass) {
   const AttentionProblem p = as_if_equal(problem);
   const double e = static_cast<double>(size_of(p.dtype));
@@ -52,14 +53,14 @@ Cost flash_cost(const AttentionProblem& problem, Pass pass) {
                kv = static_cast<double>(p.B * p.Tk * p.Hkv * p.D);
   const double lse =
       static_cast<double>(p.B * p.H * p.Tq) * static_cast<double>(size_of(stat_dtype(p.dtype)));
-  const double products = 2.0 * scores(p) * static_cast<double>(p.D);
+  const double matmul_flops = 2.0 * scores(p) * static_cast<double>(p.D);
   // forward: q, k, v in, o out; backward: q, o, dout, k, v in, dq, dk, dv out
-  return pass == Pass::forward ? Cost{2 * products, (2 * qo + 2 * kv) * e + lse}
-                               : Cost{5 * products, (4 * qo + 4 * kv) * e + lse};
+  return pass == Pass::forward ? Cost{2 * matmul_flops, (2 * qo + 2 * kv) * e + lse}
+                               : Cost{5 * matmul_flops, (4 * qo + 4 * kv) * e + lse};
 }
 
-// The probabilities are written for a backward that may come, and read by nobody else.
-Cost few_rows_cost(const AttentionProblem& p, Pass pass) {
+// The probabilities are written for a backward that may come, and have no other reader.
+Cost small_m_cost(const AttentionProblem& p, Pass pass) {
   const Cost naive = naive_cost(p, pass);
   if (pass == Pass::backward) return naive;
   const double matrix =
@@ -107,12 +108,12 @@ std::size_t cuda_delta_workspace(const AttentionProblem& p, Pass pass) {
   return static_cast<std::size_t>(p.batches() * p.H * p.query_rows()) * sizeof(float);
 }
 
-// CUDA flash: forward, what the parts of the keys leave for the kernel that joins them; backward, in one
+// CUDA flash: forward, what the splits of the keys leave for the kernel that combines them; backward, in one
 // kernel where it fits.
 std::size_t cuda_flash_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return flash::SplitWorkspace(p).bytes();
   const flash::FlashTiles t = flash::flash_tiles(p.D);
-  return t.fused() ? HopperWorkspace(p, t.width, flash::kTile).total : cuda_delta_workspace(p, pass);
+  return t.fused() ? BackwardWorkspace(p, t.width, flash::kTile).total : cuda_delta_workspace(p, pass);
 }
 
 // As others, and fp32 sums of dq for the atomics to add to.
@@ -121,25 +122,21 @@ std::size_t cuda_tiled_atomic_workspace(const AttentionProblem& p, Pass pass) {
   return cuda_delta_workspace(p, pass) + static_cast<std::size_t>(p.B * p.Tq * p.H * p.D) * sizeof(float);
 }
 
-// Backward also as flash's, to which it gives what the copy engine does not take; forward flash then does
-// without parts.
+// Backward no less than flash's, a few KiB more: a caller of the C interface asks for bytes before it shows
+// the strides that decide between the two.
 std::size_t cuda_hopper_workspace(const AttentionProblem& p, Pass pass) {
   if (pass == Pass::forward) return 0;
-  return std::max(HopperWorkspace(p).total, cuda_flash_workspace(p, pass));
-}
-
-std::size_t cuda_few_rows_workspace(const AttentionProblem& p, Pass pass) {
-  if (pass == Pass::forward) return parts_beat_hopper(p) ? cuda_flash_workspace(p, pass) : 0;
-  return flash_backward_beats_hopper(p) ? cuda_flash_workspace(p, pass) : cuda_hopper_workspace(p, pass);
+  return std::max(BackwardWorkspace(p).total, cuda_flash_workspace(p, pass));
 }
 
 const Variant<AttentionOp> kRows[] = {
-    {"few_rows", DeviceType::cpu, cpu_few_rows_unsupported, kNaiveSaves, cpu_naive_workspace, few_rows_cost,
-     attention_cpu_few_rows_forward, attention_cpu_naive_backward},
+    {"small_m", DeviceType::cpu, cpu_small_m_unsupported, kNaiveSaves, cpu_naive_workspace, small_m_cost,
+     attention_cpu_small_m_forward, attention_cpu_naive_backward,
+     Kernels("attention/cpu/small_m.cpp", "attention/cpu/naive.cpp")},
     {"flash", DeviceType::cpu, cpu_flash_unsupported, kFlashSaves, attention_cpu_flash_workspace, flash_cost,
-     attention_cpu_flash_forward, attention_cpu_flash_backward},
+     attention_cpu_flash_forward, attention_cpu_flash_backward, "attention/cpu/flash.cpp"},
     {"naive", DeviceType::cpu, needs_equal_lengths, kNaiveSaves, cpu_naive_workspace, naive_cost,
-     attention_cpu_naive_forward, attention_cpu_naive_backward},
+     attention_cpu_naive_forward, attention_cpu_naive_backward, "attention/cpu/naive.cpp"},
     {"composed",
      DeviceType::cpu,
      needs_equal_lengths,
@@ -148,39 +145,63 @@ const Variant<AttentionOp> kRows[] = {
      attention_composed_cost,
      nullptr,
      nullptr,
+     {},
      true},
-    {"flash_few_rows", DeviceType::cuda, cuda_few_rows_unsupported, kFlashSaves, cuda_few_rows_workspace,
-     flash_cost, KILN_CUDA_FN(attention_cuda_few_rows_forward),
-     KILN_CUDA_FN(attention_cuda_few_rows_backward)},
     {"flash_hopper", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
-     flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward), KILN_CUDA_FN(attention_cuda_hopper_backward)},
+     flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward), KILN_CUDA_FN(attention_cuda_hopper_backward),
+     Kernels("hopper::hopper_forward_kernel",
+             "hopper::delta_kernel hopper::hopper_backward_kernel hopper::hopper_write_dq_kernel"),
+     false, hopper_yields},
     {"flash", DeviceType::cuda, cuda_flash_unsupported, kFlashSaves, cuda_flash_workspace, flash_cost,
-     KILN_CUDA_FN(attention_cuda_flash_forward), KILN_CUDA_FN(attention_cuda_flash_backward)},
-    // Not chosen unless asked for: its bits change from run to run.
+     KILN_CUDA_FN(attention_cuda_flash_forward), KILN_CUDA_FN(attention_cuda_flash_backward),
+     Kernels("flash::flash_forward_kernel flash::flash_combine_kernel",
+             "hopper::delta_kernel flash::flash_backward_kernel flash::flash_write_dq_kernel "
+             "flash::flash_grad_query_kernel flash::flash_grad_key_kernel")},
+    // Not chosen unless requested: its bits change from run to run.
     {"flash_hopper_atomic", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward),
-     KILN_CUDA_FN(attention_cuda_hopper_atomic_backward)},
+     KILN_CUDA_FN(attention_cuda_hopper_atomic_backward),
+     Kernels("hopper::hopper_forward_kernel",
+             "hopper::delta_kernel hopper::hopper_backward_kernel hopper::hopper_write_dq_kernel")},
     {"flash_fp32", DeviceType::cuda, cuda_flash_fp32_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_fp32_forward),
-     KILN_CUDA_FN(attention_cuda_flash_fp32_backward)},
+     KILN_CUDA_FN(attention_cuda_flash_fp32_backward),
+     Kernels("tiled::tiled_forward_kernel<Fp32Step,",
+             "tiled::tiled_grad_query_kernel<Fp32Step, tiled::tiled_grad_key_kernel<Fp32Step,")},
     // Below the true one, as linear's: its inputs lose 13 of 24 bits, which only a person may decide.
     {"flash_tf32", DeviceType::cuda, cuda_flash_tf32_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_flash_tf32_forward),
-     KILN_CUDA_FN(attention_cuda_flash_tf32_backward)},
-    // The ladder below flash, for study: see cuda_tiled.cu.
-    {"tiled_async", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
-     KILN_CUDA_FN(attention_cuda_tiled_async_forward), KILN_CUDA_FN(attention_cuda_tiled_async_backward)},
-    {"tiled_split", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
-     KILN_CUDA_FN(attention_cuda_tiled_split_forward), KILN_CUDA_FN(attention_cuda_tiled_split_backward)},
-    {"tiled_skip", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
-     KILN_CUDA_FN(attention_cuda_tiled_skip_forward), KILN_CUDA_FN(attention_cuda_tiled_skip_backward)},
-    {"tiled", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
-     KILN_CUDA_FN(attention_cuda_tiled_forward), KILN_CUDA_FN(attention_cuda_tiled_backward)},
-    {"tiled_atomic", DeviceType::cuda, cuda_rung_unsupported, kFlashSaves, cuda_tiled_atomic_workspace,
+     KILN_CUDA_FN(attention_cuda_flash_tf32_backward),
+     Kernels("tiled::tiled_forward_kernel<Tf32Step,",
+             "tiled::tiled_grad_query_kernel<Tf32Step, tiled::tiled_grad_key_kernel<Tf32Step,")},
+    // The ladder below flash, for study: see tiled/tiled.cu.
+    {"tiled_async", DeviceType::cuda, cuda_tiled_step_unsupported, kFlashSaves, cuda_delta_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_tiled_async_forward),
-     KILN_CUDA_FN(attention_cuda_tiled_atomic_backward)},
+     KILN_CUDA_FN(attention_cuda_tiled_async_backward),
+     Kernels("tiled::tiled_forward_kernel<TiledAsync,",
+             "tiled::tiled_grad_query_kernel<TiledAsync, tiled::tiled_grad_key_kernel<TiledAsync,")},
+    {"tiled_split", DeviceType::cuda, cuda_tiled_step_unsupported, kFlashSaves, cuda_delta_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_tiled_split_forward),
+     KILN_CUDA_FN(attention_cuda_tiled_split_backward),
+     Kernels("tiled::tiled_forward_kernel<TiledSplit,",
+             "tiled::tiled_grad_query_kernel<TiledSplit, tiled::tiled_grad_key_kernel<TiledSplit,")},
+    {"tiled_skip", DeviceType::cuda, cuda_tiled_step_unsupported, kFlashSaves, cuda_delta_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_tiled_skip_forward),
+     KILN_CUDA_FN(attention_cuda_tiled_skip_backward),
+     Kernels("tiled::tiled_forward_kernel<TiledSkip,",
+             "tiled::tiled_grad_query_kernel<TiledSkip, tiled::tiled_grad_key_kernel<TiledSkip,")},
+    {"tiled", DeviceType::cuda, cuda_tiled_step_unsupported, kFlashSaves, cuda_delta_workspace, flash_cost,
+     KILN_CUDA_FN(attention_cuda_tiled_forward), KILN_CUDA_FN(attention_cuda_tiled_backward),
+     Kernels("tiled::tiled_forward_kernel<Tiled,",
+             "tiled::tiled_grad_query_kernel<Tiled, tiled::tiled_grad_key_kernel<Tiled,")},
+    {"tiled_atomic", DeviceType::cuda, cuda_tiled_step_unsupported, kFlashSaves, cuda_tiled_atomic_workspace,
+     flash_cost, KILN_CUDA_FN(attention_cuda_tiled_async_forward),
+     KILN_CUDA_FN(attention_cuda_tiled_atomic_backward),
+     Kernels("tiled::tiled_forward_kernel<TiledAsync,",
+             "tiled_prepare_kernel tiled::tiled_grad_key_kernel<TiledAtomic, tiled_finish_query_kernel")},
     {"naive", DeviceType::cuda, needs_equal_lengths, kNaiveSaves, cuda_naive_workspace, naive_cost,
-     KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward)},
+     KILN_CUDA_FN(attention_cuda_naive_forward), KILN_CUDA_FN(attention_cuda_naive_backward),
+     Kernels("forward_kernel", "grad_query_kernel grad_key_value_kernel")},
     {"composed",
      DeviceType::cuda,
      needs_equal_lengths,
@@ -189,6 +210,7 @@ const Variant<AttentionOp> kRows[] = {
      attention_composed_cost,
      nullptr,
      nullptr,
+     {},
      true},
 };
 
@@ -211,7 +233,8 @@ AttentionProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor
   check_shape(op, "k", k.shape(), kv);
   check_shape(op, "v", v.shape(), kv);
   const float scale = o.scale != 0 ? o.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(D)));
-  return {q.dim(0), q.dim(1), k.dim(1), o.heads, o.kv_heads, D, q.dtype(), scale, o.causal};
+  const AttentionProblem p{q.dim(0), q.dim(1), k.dim(1), o.heads, o.kv_heads, D, q.dtype(), scale, o.causal};
+  return with_layout(p, {&q, &k, &v});
 }
 
 // What this row saved under `name`; undefined where it saves something else.
@@ -225,6 +248,21 @@ Tensor kept(const BackwardPass& pass, std::string_view name) {
 }  // namespace
 
 std::span<const Variant<AttentionOp>> AttentionOp::rows() { return kRows; }
+
+bool tma_takes(const AttentionProblem& p, const Tensor& t) {
+  if (!t.defined()) return true;
+  const auto aligned = [&](int64_t elements) {
+    return elements * static_cast<int64_t>(size_of(p.dtype)) % kVectorBytes == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(t.raw()) % kVectorBytes == 0 && aligned(p.D) &&
+         aligned(t.stride(1)) && (t.dim(0) == 1 || aligned(t.stride(0))) && t.dim(1) <= INT32_MAX &&
+         t.dim(0) <= INT32_MAX;
+}
+
+AttentionProblem with_layout(AttentionProblem p, std::initializer_list<const Tensor*> tensors) {
+  p.tma = std::all_of(tensors.begin(), tensors.end(), [&](const Tensor* t) { return tma_takes(p, *t); });
+  return p;
+}
 
 Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tensor& v,
                  const AttentionOptions& options) {
@@ -246,9 +284,11 @@ void AttentionOp::run_backward(BackwardPass& pass) {
   BackwardCall<AttentionOp> call(pass);
   const GradSlot dq = pass.grad_in(0), dk = pass.grad_in(1), dv = pass.grad_in(2);
   const Tensor probs = kept(pass, "probs"), o = kept(pass, "o"), lse = kept(pass, "lse");
+  const Tensor &dout = pass.grad_out(), &q = pass.saved("q"), &k = pass.saved("k"), &v = pass.saved("v");
+  const AttentionProblem p = with_layout(call.problem(), {&dout, &q, &k, &v, &o, &dq.tensor});
+  call.choose(p);
   const Tensor workspace = call.workspace();
-  call.run({call.problem(), pass.grad_out(), pass.saved("q"), pass.saved("k"), pass.saved("v"), probs, o, lse,
-            dq, dk, dv, workspace},
+  call.run({p, dout, q, k, v, probs, o, lse, dq, dk, dv, workspace},
            {{"dq", dq.tensor}, {"dk", dk.tensor}, {"dv", dv.tensor}});
 }
 

@@ -2,8 +2,9 @@
 // Causal with Tq != Tk is aligned at the bottom right: query i sees keys 0 .. i + Tk - Tq. A query that sees
 // no key gets o = 0. A NaN reaches what attends to it and nothing else, except in `composed`: see there.
 //
-// Sequences of lengths that vary lie one behind the other in tensors of one batch, [1, rows, heads * D], and
-// each is by itself; lse is [1, H, rows]. Where each begins is known on the device alone (Sequences).
+// Sequences of varying length (varlen) are packed one after the other in tensors of one batch, [1, rows,
+// heads * D], and each is by itself; lse is [1, H, rows]. Where each begins is known on the device alone
+// (Sequences).
 #pragma once
 
 #include "ops/variant.h"
@@ -18,14 +19,16 @@ struct AttentionProblem {
   DType dtype;
   float scale;
   bool causal;
-  // Lengths that vary: B sequences, Tq and Tk are the longest, and these the rows of all.
-  bool varied = false;
+  // Lengths that vary: B sequences, Tq and Tk are the longest, and all_queries and all_keys the rows of all.
+  bool varlen = false;
+  // Hopper's TMA can address the tensors of the pass: tma_takes() of each that flash_hopper gives to it.
+  bool tma = true;
   int64_t all_queries = 0, all_keys = 0;
 
   // Of the tensors.
-  KILN_HD int64_t batches() const { return varied ? 1 : B; }
-  KILN_HD int64_t query_rows() const { return varied ? all_queries : Tq; }
-  KILN_HD int64_t key_rows() const { return varied ? all_keys : Tk; }
+  KILN_HD int64_t batches() const { return varlen ? 1 : B; }
+  KILN_HD int64_t query_rows() const { return varlen ? all_queries : Tq; }
+  KILN_HD int64_t key_rows() const { return varlen ? all_keys : Tk; }
   KILN_HD int64_t group() const { return H / Hkv; }
   // One past the last key that query i sees.
   KILN_HD int64_t visible(int64_t i) const {
@@ -69,6 +72,7 @@ struct AttentionBackward {
 
 struct AttentionOp {
   static constexpr const char* kName = "attention";
+  static constexpr OpKind kKind = OpKind::attention;
   static constexpr const char* kSummary = "o = softmax(scale * q k^T + mask) v, per head";
   using Problem = AttentionProblem;
   using Forward = AttentionForward;
@@ -77,6 +81,12 @@ struct AttentionOp {
   static void run_backward(BackwardPass& pass);
   static Problem example() { return {2, 128, 128, 4, 4, 64, DType::f32, 0.125f, true}; }
 };
+
+// Whether TMA can address a [B, T, heads * D] tensor, undefined ones included: it counts in units of 16
+// bytes.
+bool tma_takes(const AttentionProblem& p, const Tensor& t);
+// As the problem of a pass, whose tensors flash_hopper would read and write by TMA.
+AttentionProblem with_layout(AttentionProblem p, std::initializer_list<const Tensor*> tensors);
 
 struct AttentionOptions {
   int64_t heads = 1;
@@ -96,8 +106,8 @@ Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tenso
 Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
                           const Tensor& v);
 Cost attention_composed_cost(const AttentionProblem& p, Pass pass);
-std::string attention_cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
-void attention_cpu_few_rows_forward(RankContext& ctx, const AttentionForward& f);
+std::string attention_cpu_small_m_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
+void attention_cpu_small_m_forward(RankContext& ctx, const AttentionForward& f);
 std::size_t attention_cpu_flash_workspace(const AttentionProblem& p, Pass pass);
 void attention_cpu_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_flash_backward(RankContext& ctx, const AttentionBackward& b);
@@ -105,8 +115,6 @@ void attention_cpu_naive_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cpu_naive_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_flash_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_flash_backward(RankContext& ctx, const AttentionBackward& b);
-void attention_cuda_few_rows_forward(RankContext& ctx, const AttentionForward& f);
-void attention_cuda_few_rows_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_hopper_forward(RankContext& ctx, const AttentionForward& f);
 void attention_cuda_hopper_backward(RankContext& ctx, const AttentionBackward& b);
 void attention_cuda_hopper_atomic_backward(RankContext& ctx, const AttentionBackward& b);

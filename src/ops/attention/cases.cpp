@@ -1,5 +1,7 @@
 #include "ops/attention/attention.h"
 
+#include <algorithm>
+
 #include "ops/cases/bench_case.h"
 
 namespace kiln {
@@ -57,6 +59,45 @@ std::vector<OpCase> attention_cases() {
   return cases;
 }
 
+namespace {
+
+// One query of one sequence, for the heads that share a key/value head: it sees the keys up to its own, so
+// their gradients are sums over the queries that are taken.
+SampledPart one_query(const OpBench& bench, const BenchShape& s, int64_t b, int64_t t, int64_t kv_head) {
+  const int64_t H = s["heads"], Hkv = s["kv_heads"] == 0 ? H : s["kv_heads"], D = s["dim"], G = H / Hkv;
+  const int64_t Tq = s["seq"], Tk = s["kv_seq"] == 0 ? Tq : s["kv_seq"];
+  const bool full = s["full"] != 0;
+  const int64_t visible = full ? Tk : std::clamp<int64_t>(t + 1 + Tk - Tq, 1, Tk);
+  const BenchShape one{{"batch", 1},    {"seq", 1}, {"kv_seq", visible},   {"heads", G},
+                       {"kv_heads", 1}, {"dim", D}, {"full", full ? 1 : 0}};
+  Slice query{{b * Tq + t}}, keys;
+  query.col = kv_head * G * D;
+  query.cols = G * D;
+  for (int64_t j = 0; j < visible; ++j) keys.rows.push_back(b * Tk + j);
+  keys.col = kv_head * D;
+  keys.cols = D;
+  return {bench.make(one), {{0, query}, {1, keys}, {2, keys}}, {query}};
+}
+
+SampledCase sample_queries(const BenchShape& s, const Sampling& sampling) {
+  const OpBench bench = attention_bench();
+  const int64_t B = s["batch"], Tq = s["seq"], H = s["heads"], Hkv = s["kv_heads"] == 0 ? H : s["kv_heads"];
+  const int64_t Tk = s["kv_seq"] == 0 ? Tq : s["kv_seq"];
+  const int64_t hidden = s["full"] != 0 ? 0 : std::max<int64_t>(0, Tq - Tk);  // queries that see no key
+  SampledCase c{bench.make(s), {}};
+  const double work = static_cast<double>(Tk * s["dim"] * (H / Hkv)) * 2 + kCallOfNaive;
+  // By token, then sequence, then head: the first query of the first head and the last of the last are among.
+  for (const int64_t at : sampling.pick(B * Hkv * (Tq - hidden), work)) {
+    const int64_t t = hidden + at % (Tq - hidden), rest = at / (Tq - hidden);
+    c.parts.push_back(one_query(bench, s, rest % B, t, rest / B));
+  }
+  c.taken = static_cast<int64_t>(c.parts.size());
+  c.total = B * Hkv * (Tq - hidden);
+  return c;
+}
+
+}  // namespace
+
 OpBench attention_bench() {
   using K = CaseInput::Kind;
   return {
@@ -89,7 +130,9 @@ OpBench attention_bench() {
                       [o](RankContext& ctx, std::span<const CaseArgument> in) {
                         return attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o);
                       }};
-      }};
+      },
+      {{"forward", Pass::forward}, {"backward", Pass::backward}},
+      sample_queries};
 }
 
 }  // namespace kiln

@@ -2,8 +2,8 @@
 // gradient. The scores and the probabilities exist whole, [B, H, Tq, Tk] each, and the probabilities are kept
 // for backward, which makes the gradients of both: what flash saves is what this costs.
 //
-// A product does not know the mask. The zeros that stand where a query must not look meet the value there all
-// the same, and 0 * NaN is NaN: a NaN in v reaches every query of its head and not only those that see it,
+// A matmul does not know the mask. Masked probabilities are zero but still multiply the value there, and
+// 0 * NaN is NaN: a NaN in v reaches every query of its head and not only those that see it,
 // and so do, in backward, one in k (dq), in q (dk) and in the gradient of o (dv). Between finite numbers
 // nothing crosses.
 #include "ops/attention/attention.h"

@@ -1,5 +1,5 @@
 // The sequence a block works on: a batch's own rows, or, where lengths vary, some of the rows that all
-// sequences share. Looked up once, when a block begins; a block that has no part of its sequence ends there.
+// sequences share. Looked up once, when a block begins; a block that has no rows of its sequence ends there.
 #pragma once
 
 #include "ops/attention/sequences.h"
@@ -30,7 +30,7 @@ struct Sequence {
   }
   // Of lse, and what is laid out like it: the place of head h's query i.
   __device__ int64_t stat(const AttentionProblem& p, int h, int i) const {
-    return ((p.varied ? 0 : batch * p.H) + h) * p.query_rows() + first_query + i;
+    return ((p.varlen ? 0 : batch * p.H) + h) * p.query_rows() + first_query + i;
   }
 };
 

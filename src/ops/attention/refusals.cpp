@@ -4,7 +4,6 @@
 
 #include "base/build_info.h"
 #include "device/gpu_code.h"
-#include "ops/attention/row_choice.h"
 #include "ops/attention/flash/flash_table.h"
 #include "ops/attention/gpu_shared_memory.h"
 #include "ops/attention/tiled/tiled_table.h"
@@ -20,7 +19,7 @@ std::string too_many_rows(const AttentionProblem& p) {
   return rows <= kMostRows ? std::string() : cat("takes up to ", kMostRows, " rows; these are ", rows);
 }
 
-// The newest code of this build that the GPU would run. A build without CUDA speaks, on meta, for the usual
+// The newest code of this build that the GPU would run. A build without CUDA answers, on meta, for the usual
 // one.
 int code_for(const DeviceTraits& traits) {
   const char* archs = build_info().cuda_archs;
@@ -49,7 +48,7 @@ std::string cuda_tiled_unsupported(const AttentionProblem& p, const DeviceTraits
 }  // namespace
 
 std::string needs_equal_lengths(const AttentionProblem& p, const DeviceTraits& /*traits*/) {
-  return p.varied ? "takes sequences of one length, not offsets on the device" : std::string();
+  return p.varlen ? "takes sequences of one length, not offsets on the device" : std::string();
 }
 
 std::string cpu_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
@@ -57,9 +56,9 @@ std::string cpu_flash_unsupported(const AttentionProblem& p, const DeviceTraits&
   return needs_fp32_or_narrower(p, traits);
 }
 
-std::string cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+std::string cpu_small_m_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
-  return attention_cpu_few_rows_unsupported(p, traits);
+  return attention_cpu_small_m_unsupported(p, traits);
 }
 
 std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
@@ -85,10 +84,10 @@ std::string cuda_flash_tf32_unsupported(const AttentionProblem& p, const DeviceT
   return cuda_tiled_unsupported(p, traits, 128, tiled::tf32_bytes(p.D <= 64 ? 64 : 128));
 }
 
-std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+std::string cuda_tiled_step_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (auto why = needs_equal_lengths(p, traits); !why.empty()) return why;
-  if (p.dtype != DType::bf16) return cat("is a rung of the ladder in bf16; these are ", name_of(p.dtype));
-  return cuda_tiled_unsupported(p, traits, 128, tiled::rung_bytes(p.D <= 64 ? 64 : 128));
+  if (p.dtype != DType::bf16) return cat("is a ladder step in bf16; these are ", name_of(p.dtype));
+  return cuda_tiled_unsupported(p, traits, 128, tiled::step_bytes(p.D <= 64 ? 64 : 128));
 }
 
 std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
@@ -96,13 +95,13 @@ std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTrait
   if (code_for(traits) != 91) return "needs a build for sm_90a";
   if (p.D > 128) return cat("takes heads up to 128 wide; these are ", p.D);
   if (p.D % 8 != 0) return cat("takes heads whose width is a multiple of 8; these are ", p.D);
-  return cuda_flash_unsupported(p, traits);
-}
-
-std::string cuda_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
-  if (auto why = cuda_hopper_unsupported(p, traits); !why.empty()) return why;
-  if (parts_beat_hopper(p) || flash_backward_beats_hopper(p)) return {};
-  return "is for problems that do not fill a GPU; flash_hopper takes this one";
+  if (auto why = cuda_flash_unsupported(p, traits); !why.empty()) return why;
+  if (p.B == 0 || p.Tq == 0 || p.Tk == 0 || p.query_rows() == 0 || p.key_rows() == 0)
+    return cat("takes at least one query and one key; these are ", p.query_rows(), " and ", p.key_rows());
+  if (!p.tma)
+    return "reads by TMA, which takes tensors whose rows and batches begin at multiples of 16 bytes; one of "
+           "these has some that do not";
+  return {};
 }
 
 }  // namespace kiln

@@ -12,12 +12,11 @@ namespace kiln {
 std::string needs_equal_lengths(const AttentionProblem& p, const DeviceTraits& traits);
 
 std::string cpu_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
-std::string cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
+std::string cpu_small_m_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_flash_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_flash_fp32_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_flash_tf32_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
-std::string cuda_rung_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
-std::string cuda_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
+std::string cuda_tiled_step_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 std::string cuda_hopper_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 
 }  // namespace kiln

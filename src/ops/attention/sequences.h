@@ -1,4 +1,4 @@
-// Where the sequences of a batch lie whose lengths vary: their rows, and their tiles among those of all.
+// Offsets of the sequences of a varlen batch: their rows, and their tiles among those of all.
 //
 // Kernels that keep something for each tile give sequence b's tiles of n rows the places from cu[b] / n + b
 // on. That leaves each as many places as it has tiles, is known without a sum over the sequences before, and

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/attention/row_choice.h"
 #include "ops/attention/flash/flash_table.h"
 #include "ops/attention/hopper/hopper_table.h"
 
@@ -52,13 +51,12 @@ std::string why_not(const AttentionShape& shape, const AttentionTiles& tiles) {
 
 }  // namespace
 
-std::string_view tiles_variant(std::string_view variant, const AttentionProblem& p) {
-  if (variant == "flash_few_rows") return parts_beat_hopper(p) ? "flash" : "flash_hopper";
+std::string_view tiles_variant(std::string_view variant) {
   return variant == "flash_hopper_atomic" ? "flash_hopper" : variant;
 }
 
 std::vector<TileCandidate> tile_candidates(std::string_view variant, const AttentionProblem& p) {
-  const std::string_view kernels = tiles_variant(variant, p);
+  const std::string_view kernels = tiles_variant(variant);
   const bool hopper = kernels == "flash_hopper";
   if ((!hopper && kernels != "flash") || (p.dtype != DType::bf16 && p.dtype != DType::f16)) return {};
   if (p.D > (hopper ? 128 : flash::kWidestHead)) return {};
@@ -70,7 +68,7 @@ std::vector<TileCandidate> tile_candidates(std::string_view variant, const Atten
 }
 
 AttentionShape shape_of(std::string_view variant, const AttentionProblem& p) {
-  return {std::string(tiles_variant(variant, p)), p.B, p.H, p.Hkv, p.Tq, p.Tk, p.D, p.dtype, p.causal};
+  return {std::string(tiles_variant(variant)), p.B, p.H, p.Hkv, p.Tq, p.Tk, p.D, p.dtype, p.causal};
 }
 
 AttentionTiles chosen_tiles(const AttentionChoices& choices, std::string_view variant,
@@ -83,7 +81,7 @@ AttentionTiles chosen_tiles(const AttentionChoices& choices, std::string_view va
       return *chosen;
     }
   }
-  return default_tiles(tiles_variant(variant, p), p);
+  return default_tiles(tiles_variant(variant), p);
 }
 
 std::string why_no_such_tiles(std::span<const AttentionChoice> choices) {

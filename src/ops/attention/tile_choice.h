@@ -17,9 +17,9 @@ struct TileCandidate {
   bool is_default = false;
 };
 
-// Whose forward runs: flash_hopper_atomic differs from flash_hopper in backward alone, and flash_few_rows has
-// no kernels of its own. A choice for one is a choice for all of them.
-std::string_view tiles_variant(std::string_view variant, const AttentionProblem& p);
+// Whose forward runs: flash_hopper_atomic differs from flash_hopper in backward alone. A choice for one is a
+// choice for both.
+std::string_view tiles_variant(std::string_view variant);
 
 // The default comes first. Empty: the variant has one shape of block, and nothing to choose.
 std::vector<TileCandidate> tile_candidates(std::string_view variant, const AttentionProblem& p);

@@ -27,7 +27,7 @@ std::string packed_unsupported(const BatchedMatmulProblem& p, const DeviceTraits
 
 std::string lt_unsupported(const BatchedMatmulProblem& p, const DeviceTraits& traits) {
   if (p.dtype == DType::bf16 && traits.compute_capability < 80)
-    return "bf16 products need compute capability 8.0";
+    return "bf16 matmuls need compute capability 8.0";
   return {};
 }
 
@@ -39,14 +39,16 @@ std::size_t lt_workspace(const BatchedMatmulProblem& p, Pass pass) {
 
 const Variant<BatchedMatmulOp> kRows[] = {
     {"packed", DeviceType::cpu, packed_unsupported, kSaves, batched_matmul_cpu_packed_workspace,
-     BatchedMatmulOp::cost, batched_matmul_cpu_packed_forward, batched_matmul_cpu_packed_backward},
+     BatchedMatmulOp::cost, batched_matmul_cpu_packed_forward, batched_matmul_cpu_packed_backward,
+     Kernels("gemm/cpu_gemm.cpp", "gemm/cpu_gemm.cpp batched_matmul/cpu_packed.cpp")},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, BatchedMatmulOp::cost,
-     batched_matmul_cpu_naive_forward, batched_matmul_cpu_naive_backward},
+     batched_matmul_cpu_naive_forward, batched_matmul_cpu_naive_backward, "batched_matmul/cpu_naive.cpp"},
     {"lt", DeviceType::cuda, lt_unsupported, kSaves, lt_workspace, BatchedMatmulOp::cost,
-     KILN_CUDA_FN(batched_matmul_cuda_lt_forward), KILN_CUDA_FN(batched_matmul_cuda_lt_backward)},
+     KILN_CUDA_FN(batched_matmul_cuda_lt_forward), KILN_CUDA_FN(batched_matmul_cuda_lt_backward),
+     Kernels("cublasLtMatmul", "cublasLtMatmul write_sums_kernel")},
 };
 
-// Columns of the matrices in `t`, whose heads stand side by side or one after the other.
+// Columns of the matrices in `t`, whose heads are side by side or one after the other.
 int64_t columns_of(const char* name, const Tensor& t, int64_t heads) {
   const char* op = BatchedMatmulOp::kName;
   const Shape& s = t.shape();
@@ -83,7 +85,7 @@ BatchedMatmulProblem checked_problem(RankContext& ctx, const Tensor& a, const Te
   p.y_in_columns = o.y_in_columns;
   if (b.shape() != shape_of_b(p)) {
     fail(op, cat("a ", a.shape().str(), " and b ", b.shape().str(), o.transpose_b ? ", transposed," : "",
-                 " do not go together: ", shape_of_b(p).str(), " is needed"));
+                 " do not fit: ", shape_of_b(p).str(), " is needed"));
   }
   return p;
 }

@@ -1,5 +1,6 @@
 // y = a b or y = a b^T for every batch and head. Where b has fewer heads than a, neighbouring heads of a
-// share one: head h of a meets head h / (H / Hb) of b, and that head's gradient is summed over all of them.
+// share one: head h of a is multiplied by head h / (H / Hb) of b, and that head's gradient is summed over all
+// of them.
 //
 // A stack of matrices comes in one of two layouts. [B, H, rows, cols] has its matrices one after the other;
 // [B, rows, H*cols] has the heads side by side in each row, as projections leave them, so that attention
@@ -46,6 +47,7 @@ struct BatchedMatmulBackward {
 
 struct BatchedMatmulOp {
   static constexpr const char* kName = "batched_matmul";
+  static constexpr OpKind kKind = OpKind::attention_gemm;
   static constexpr const char* kSummary = "y = a b or a b^T for every batch and head";
   using Problem = BatchedMatmulProblem;
   using Forward = BatchedMatmulForward;

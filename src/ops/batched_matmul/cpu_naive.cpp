@@ -1,4 +1,4 @@
-// The products as plain loops: the definition the fast ones are checked against. Every sum runs in index
+// The matmuls as plain loops: the definition the fast ones are checked against. Every sum runs in index
 // order, over the heads that share a matrix too, and is rounded once.
 #include <vector>
 

@@ -1,6 +1,6 @@
 // packed: each matrix by the packed GEMM, one after the other, all threads on one. Layouts and transposes are
 // strides. A gradient shared by several heads is summed over them in fp32 scratch and rounded once.
-// Floor: 2 B H M N K operations a product at the FMA (or AMX) rate of doctor's ceilings.
+// Compute bound: 2 B H M N K operations a matmul at the FMA (or AMX) rate of doctor's ceilings.
 #include <algorithm>
 
 #include "ops/batched_matmul/batched_matmul.h"

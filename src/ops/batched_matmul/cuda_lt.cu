@@ -1,6 +1,6 @@
 // lt: cuBLASLt, all heads of a sequence or all sequences of a head in one call, whichever are more. Layouts
 // and transposes are strides, nothing is copied; a gradient shared by several heads is summed over them in
-// fp32 (fp64 for fp64), matrix by matrix, and rounded once. Floor: 2 B H M N K operations a product on the
+// fp32 (fp64 for fp64), matrix by matrix, and rounded once. Roofline: 2 B H M N K operations a matmul on the
 // tensor cores.
 #include "device/cuda/lt_matmul.h"
 #include "ops/batched_matmul/batched_matmul.h"

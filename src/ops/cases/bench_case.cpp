@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "ops/renamed.h"
 
 namespace kiln {
 namespace {
@@ -47,6 +48,40 @@ BenchShape OpBench::check_shape(BenchShape shape) const {
   return shape;
 }
 
+namespace {
+
+// Multiply-adds, about, that one row takes as long as: the loops of a row have roots and exponentials in
+// them.
+double work_of_a_row(const OpCase& c, int64_t rows) {
+  constexpr double kOfAnElement = 8;
+  double work = 1;
+  for (const CaseInput& in : c.inputs)
+    if (in.kind != CaseInput::Kind::param)
+      work += kOfAnElement * static_cast<double>(in.shape.numel()) / static_cast<double>(rows);
+  return work;
+}
+
+}  // namespace
+
+SampledCase OpBench::sampled(const BenchShape& shape, const Sampling& sampling) const {
+  SampledCase c;
+  if (sample) {
+    c = sample(shape, sampling);
+  } else {
+    const int64_t rows = shape["rows"];
+    c = sample_rows(
+        [&](int64_t n) {
+          BenchShape s = shape;
+          s.set("rows", n);
+          return make(s);
+        },
+        rows, work_of_a_row(make(shape), rows), sampling);
+  }
+  c.backward = c.backward && std::any_of(forms.begin(), forms.end(),
+                                         [](const BenchForm& f) { return f.pass == Pass::backward; });
+  return c;
+}
+
 std::vector<OpBench> all_op_benches() {
   std::vector<OpBench> all = {adamw_bench(),          add_bench(),
                               add_rms_norm_bench(),   attention_bench(),
@@ -62,7 +97,8 @@ std::vector<OpBench> all_op_benches() {
   return all;
 }
 
-OpBench find_op_bench(std::string_view name) {
+OpBench find_op_bench(std::string_view asked) {
+  const std::string_view name = current_op(asked);
   const std::vector<OpBench> all = all_op_benches();
   std::vector<std::string_view> names;
   std::string listed;

@@ -1,5 +1,5 @@
 // What `kiln bench op` runs: for each op, sizes by name (rows=8192,cols=4096) and how a case is made of them.
-// To add an op: a function <op>_bench() beside its cases, and its line in all_op_benches().
+// To add an op: a function <op>_bench() next to its cases, and its line in all_op_benches().
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "base/cost.h"
 #include "ops/cases/op_case.h"
+#include "ops/cases/sampled_case.h"
 
 namespace kiln {
 
@@ -39,13 +40,17 @@ struct BenchForm {
 struct OpBench {
   std::string op;
   std::vector<std::string> aliases;
-  std::vector<BenchShape> shapes;  // run when none is asked for; the first gives keys left out their values
-  // The naive variant would take minutes on sizes worth timing, so each size is at most this in the check
-  // against it.
+  std::vector<BenchShape> shapes;  // run when none is requested; the first gives keys left out their values
+  // Each size at most this is what naive does in moments: for tests. Before a timing the timed size is
+  // checked.
   BenchShape check_at_most;
-  std::function<OpCase(const BenchShape&)> make;  // throws Error(usage) for sizes that do not go together
+  std::function<OpCase(const BenchShape&)> make;  // throws Error(usage) for sizes that do not fit each other
   std::vector<BenchForm> forms = {{"forward", Pass::forward}, {"backward", Pass::backward}};
 
+  // The case as it is checked at any size; null: by its `rows`, which do not see each other.
+  std::function<SampledCase(const BenchShape&, const Sampling&)> sample = nullptr;
+
+  SampledCase sampled(const BenchShape& shape, const Sampling& sampling) const;
   // The requested shape, no larger than check_at_most.
   BenchShape check_shape(BenchShape shape) const;
 };
@@ -73,7 +78,7 @@ OpBench weighted_sum_bench();
 std::vector<OpBench> all_op_benches();
 
 // By name or alias; throws Error(usage) with the nearest name.
-OpBench find_op_bench(std::string_view name);
+OpBench find_op_bench(std::string_view asked);
 
 // "rows=8192,cols=4096", keys left out as in the op's first shape. Throws Error(usage) for an unknown key,
 // with the nearest, and for a value that is not a whole number from 1 (0 where that is the default) to

@@ -39,9 +39,9 @@ struct CaseArgument {
   Param* param = nullptr;
 };
 
-// What a case's call gives: a tensor, or several, whose elements then stand one after the other.
+// What a case's call gives: a tensor, or several, whose elements then follow one another.
 struct CaseOutputs {
-  SmallVector<Tensor, 2> tensors;
+  SmallVector<Tensor, 4> tensors;
 
   CaseOutputs() = default;
   CaseOutputs(Tensor y) { tensors.push_back(std::move(y)); }  // NOLINT(google-explicit-constructor)
@@ -61,23 +61,6 @@ struct OpCase {
 };
 
 inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << " " << c.name; }  // for GoogleTest
-
-std::vector<OpCase> add_cases();
-std::vector<OpCase> add_rms_norm_cases();
-std::vector<OpCase> attention_cases();
-std::vector<OpCase> batched_matmul_cases();
-std::vector<OpCase> cross_entropy_cases();
-std::vector<OpCase> elementwise_cases();
-std::vector<OpCase> embedding_cases();
-std::vector<OpCase> layer_norm_cases();
-std::vector<OpCase> linear_cases();
-std::vector<OpCase> linear_cross_entropy_cases();
-std::vector<OpCase> masked_softmax_cases();
-std::vector<OpCase> rms_norm_cases();
-std::vector<OpCase> rope_cases();
-std::vector<OpCase> softmax_cases();
-std::vector<OpCase> swiglu_cases();
-std::vector<OpCase> weighted_sum_cases();
 
 std::vector<OpCase> all_op_cases();
 

@@ -16,10 +16,19 @@ Tensor step_record(RankContext& ctx) {
   const Tensor scalars = ctx.empty({static_cast<int64_t>(sizeof(StepScalars))}, DType::u8, Tag::optim);
   StepScalars step;
   step.lr = 1e-3;
-  step.beta1_power = 0.9;
-  step.beta2_power = 0.999;
+  step.rate1_power = 0.9;
+  step.rate2_power = 0.999;
   if (!ctx.device().is_meta()) ctx.upload(scalars, &step);
   return scalars;
+}
+
+// Elements of flat tensors.
+template <OpBench (*bench)()>
+SampledCase sample_elements(const BenchShape& s, const Sampling& sampling) {
+  constexpr double kWork = 100;
+  const OpBench own = bench();
+  const auto make = [&](int64_t n) { return own.make({{"params", n}}); };
+  return sample_rows(make, s["params"], kWork, sampling);
 }
 
 }  // namespace
@@ -46,10 +55,11 @@ OpBench adamw_bench() {
                             const Tensor value = in[0].tensor.detach();
                             adamw(ctx, {value, in[1].tensor, in[2].tensor, in[3].tensor, in[4].tensor},
                                   scalars, 0.9, 0.999, 1e-8, 0.01);
-                            return value;
+                            return CaseOutputs{value, in[3].tensor, in[4].tensor};
                           }};
           },
-          {{"forward", Pass::forward}}};
+          {{"forward", Pass::forward}},
+          sample_elements<adamw_bench>};
 }
 
 OpBench sgd_bench() {
@@ -70,10 +80,11 @@ OpBench sgd_bench() {
                             const Tensor value = in[0].tensor.detach();
                             sgd(ctx, value, in[1].tensor, in[2].tensor, in[3].tensor, step_record(ctx), 0.9,
                                 0.01);
-                            return value;
+                            return CaseOutputs{value, in[3].tensor};
                           }};
           },
-          {{"forward", Pass::forward}}};
+          {{"forward", Pass::forward}},
+          sample_elements<sgd_bench>};
 }
 
 OpBench square_sum_bench() {
@@ -93,7 +104,13 @@ OpBench square_sum_bench() {
                             return scalars.view_as(DType::f64).narrow(0, kPlace, 1);
                           }};
           },
-          {{"forward", Pass::forward}}};
+          {{"forward", Pass::forward}},
+          [](const BenchShape& s, const Sampling& sampling) {  // one sum: all else is zero
+            SampledCase c = sample_elements<square_sum_bench>(s, sampling);
+            c.parts[0].outputs = {Slice::whole()};
+            c.elsewhere = {0.0};
+            return c;
+          }};
 }
 
 }  // namespace kiln

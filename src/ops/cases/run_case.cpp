@@ -12,6 +12,9 @@
 namespace kiln {
 namespace {
 
+Tensor make_tensor(RankContext& ctx, const CaseInput& in, const std::vector<double>& values, DType dtype,
+                   Tag tag);
+
 std::vector<double> draw(const CaseInput& in, uint64_t seed, DType dtype) {
   const int64_t count = in.shape.numel();
   std::vector<double> values(static_cast<std::size_t>(count));
@@ -37,9 +40,27 @@ std::vector<double> draw_ids(const CaseInput& in, uint64_t seed) {
   return ids;
 }
 
+// Fewer values than elements repeat: the first ones come from the host, the device copies them on, each time
+// as many as there are already.
+Tensor make_repeating(RankContext& ctx, const Shape& shape, const std::vector<double>& values, DType dtype,
+                      Tag tag) {
+  const Tensor whole = ctx.empty(shape, dtype, tag);
+  if (ctx.device().is_meta() || whole.numel() == 0) return whole;
+  std::size_t done = values.size() * size_of(dtype);
+  const CaseInput start{"start", CaseInput::Kind::activation, {static_cast<int64_t>(values.size())}};
+  const Tensor first = make_tensor(ctx, start, values, dtype, tag);
+  ctx.backend().copy_within(whole.raw(), first.raw(), done, ctx.compute());
+  for (const std::size_t all = whole.bytes().value; done < all; done = std::min(all, 2 * done))
+    ctx.backend().copy_within(whole.raw() + done, whole.raw(), std::min(done, all - done), ctx.compute());
+  return whole;
+}
+
 // Writes host doubles into a tensor of any float dtype or int32; rows may be padded.
 Tensor make_tensor(RankContext& ctx, const CaseInput& in, const std::vector<double>& values, DType dtype,
                    Tag tag) {
+  const auto count = static_cast<std::size_t>(in.shape.numel());
+  if (in.row_padding == 0 && !values.empty() && values.size() < count)
+    return make_repeating(ctx, in.shape, values, dtype, tag);
   const int64_t cols = in.shape.last(), rows = in.shape.rows(), pitch = cols + in.row_padding;
   Tensor whole = ctx.empty(in.row_padding == 0 ? in.shape : in.shape.with_last(pitch), dtype, tag);
   if (!ctx.device().is_meta() && whole.numel() > 0) {
@@ -66,6 +87,13 @@ Tensor make_tensor(RankContext& ctx, const CaseInput& in, const std::vector<doub
   return in.row_padding == 0 ? whole : whole.narrow(-1, 0, cols);
 }
 
+Tensor poisoned(RankContext& ctx, const Shape& shape, DType dtype) {  // an unwritten output shows as NaN
+  const CaseInput in{"poison", CaseInput::Kind::activation, shape};
+  return make_tensor(ctx, in, std::vector<double>(shape.numel() > 0 ? 1 : 0, std::nan("")), dtype, Tag::grad);
+}
+
+}  // namespace
+
 std::vector<double> fetch(RankContext& ctx, const Tensor& t) {
   std::vector<double> values(static_cast<std::size_t>(t.numel()));
   if (values.empty()) return values;
@@ -79,19 +107,16 @@ std::vector<double> fetch(RankContext& ctx, const Tensor& t) {
   return values;
 }
 
-Tensor poisoned(RankContext& ctx, const Shape& shape, DType dtype) {  // an output nobody wrote shows as NaN
-  CaseInput in{"poison", CaseInput::Kind::activation, shape};
-  return make_tensor(ctx, in, std::vector<double>(static_cast<std::size_t>(shape.numel()), std::nan("")),
-                     dtype, Tag::grad);
-}
-
-}  // namespace
-
 CaseData draw_case(const OpCase& c, DType dtype, uint64_t seed) {
   CaseData data;
   for (const CaseInput& in : c.inputs) {
     data.inputs.push_back(in.kind == CaseInput::Kind::ids ? draw_ids(in, seed) : draw(in, seed, dtype));
   }
+  data.dy = draw_gradient(c, dtype, seed);
+  return data;
+}
+
+std::vector<double> draw_gradient(const OpCase& c, DType dtype, uint64_t seed) {
   // The output's size is known by running the schedule without data.
   RankOptions meta;
   meta.device = Device::meta();
@@ -101,12 +126,11 @@ CaseData draw_case(const OpCase& c, DType dtype, uint64_t seed) {
   const CaseSetup setup(ctx, c, nothing, dtype);
   GradModeGuard off(ctx, GradMode::off);
   const Shape out{c.call(ctx, setup.arguments()).numel()};
-  data.dy = draw({"dy", CaseInput::Kind::activation, out}, seed, dtype);
-  return data;
+  return draw({"dy", CaseInput::Kind::activation, out}, seed, dtype);
 }
 
 CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
-                     const std::vector<std::string>& wants)
+                     const std::vector<std::string>& wants, std::optional<DType> param_grad)
     : ctx_(ctx) {
   ctx.tape().reset();
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
@@ -120,7 +144,7 @@ CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DT
       p.shape = in.shape;
       p.value = make_tensor(ctx, in, data.inputs[i], dtype, Tag::param);
       p.trainable = wanted;
-      if (wanted) p.grad = poisoned(ctx, in.shape, stat_dtype(dtype));
+      if (wanted) p.grad = poisoned(ctx, in.shape, param_grad.value_or(stat_dtype(dtype)));
       arguments_.push_back({Tensor(), &p});
     } else if (in.kind == CaseInput::Kind::ids) {
       arguments_.push_back({make_tensor(ctx, in, data.inputs[i], DType::i32, Tag::data), nullptr});
@@ -135,6 +159,12 @@ CaseSetup::CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DT
       arguments_.push_back({watched_.back() ? ctx.tape().watch(t) : t, nullptr});
     }
   }
+}
+
+Tensor CaseSetup::gradient(int i) const {
+  const CaseArgument& a = arguments_[static_cast<std::size_t>(i)];
+  if (a.param != nullptr) return a.param->grad;
+  return watched_[static_cast<std::size_t>(i)] ? ctx_.tape().grad(a.tensor) : Tensor();
 }
 
 void CaseSetup::begin_step(bool fresh_tape) {
@@ -173,16 +203,20 @@ std::vector<double> repeat_to(std::vector<double> values, int64_t count) {
   return values;
 }
 
-CaseData draw_repeating(const OpCase& c, DType dtype, uint64_t seed) {
-  constexpr int64_t kPeriod = 65536;
+CaseData draw_periods(const OpCase& c, DType dtype, uint64_t seed, int64_t period) {
   CaseData data;
   for (const CaseInput& in : c.inputs) {
-    const int64_t n = in.shape.numel();
     CaseInput part = in;
-    part.shape = {std::min(n, kPeriod)};
-    data.inputs.push_back(
-        repeat_to(in.kind == CaseInput::Kind::ids ? draw_ids(part, seed) : draw(part, seed, dtype), n));
+    part.shape = {std::min(in.shape.numel(), period)};
+    data.inputs.push_back(in.kind == CaseInput::Kind::ids ? draw_ids(part, seed) : draw(part, seed, dtype));
   }
+  return data;
+}
+
+CaseData draw_repeating(const OpCase& c, DType dtype, uint64_t seed) {
+  CaseData data = draw_periods(c, dtype, seed, 65536);
+  for (std::size_t i = 0; i < c.inputs.size(); ++i)
+    data.inputs[i] = repeat_to(std::move(data.inputs[i]), c.inputs[i].shape.numel());
   return data;
 }
 

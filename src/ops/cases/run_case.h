@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,9 @@
 namespace kiln {
 
 struct CaseData {
-  std::vector<std::vector<double>> inputs;  // values exactly representable in the dtype they were drawn for
-  std::vector<double> dy;                   // the gradient of the output, or of all outputs in turn
+  // Values exactly representable in the dtype they were drawn for. Fewer than an input has elements repeat.
+  std::vector<std::vector<double>> inputs;
+  std::vector<double> dy;  // the gradient of the output, or of all outputs in order
 };
 
 struct CaseResult {
@@ -36,13 +38,16 @@ CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DTy
 // A case's arguments on the device, to call as often as one likes: what run_case and the benches run on.
 class CaseSetup {
  public:
-  // `wants`: which inputs get a gradient, by name; empty: all that can.
+  // `wants`: which inputs get a gradient, by name; empty: all that can. `param_grad`: the dtype of
+  // parameters' gradients, unless it is that of statistics.
   CaseSetup(RankContext& ctx, const OpCase& c, const CaseData& data, DType dtype,
-            const std::vector<std::string>& wants = {});
+            const std::vector<std::string>& wants = {}, std::optional<DType> param_grad = {});
   CaseSetup(const CaseSetup&) = delete;
   CaseSetup& operator=(const CaseSetup&) = delete;
 
   std::span<const CaseArgument> arguments() const { return arguments_; }
+  // Of input i after backward; undefined where it has none.
+  Tensor gradient(int i) const;
   // The next backward writes gradients instead of adding to them. It forgets the tape, unless another set-up
   // has begun on it whose turn comes later.
   void begin_step(bool fresh_tape = true);
@@ -58,6 +63,13 @@ class CaseSetup {
   std::deque<Param> params_;
   std::vector<CaseArgument> arguments_;
 };
+
+// The first `period` values of each input, to be repeated; no output gradient.
+CaseData draw_periods(const OpCase& c, DType dtype, uint64_t seed, int64_t period);
+std::vector<double> draw_gradient(const OpCase& c, DType dtype, uint64_t seed);  // of the outputs
+
+// A dense tensor's values.
+std::vector<double> fetch(RankContext& ctx, const Tensor& t);
 
 // As draw_case, but values repeat after 64 Ki elements: for sizes where drawing would take longer than
 // running. No output gradient.

@@ -12,6 +12,7 @@ class BackwardPass;
 struct CastProblem {
   int64_t rows, cols;
   DType from, to;
+  bool whole_pieces = true;  // both tensors, and all rows of each, can be read and written in pieces
 };
 
 // One copy serves both directions: backward is the same with the dtypes exchanged.
@@ -23,6 +24,7 @@ struct CastCopy {
 
 struct CastOp {
   static constexpr const char* kName = "cast";
+  static constexpr OpKind kKind = OpKind::cast;
   static constexpr const char* kSummary = "y = x in another dtype";
   using Problem = CastProblem;
   using Forward = CastCopy;
@@ -40,7 +42,7 @@ inline int64_t cast_piece(const CastProblem& p) {
 // x itself where it has the dtype already. Saves nothing.
 Tensor cast(RankContext& ctx, const Tensor& x, DType to, std::string_view variant = {});
 
-// x in the dtype that products with `weight` are computed in: x itself unless the weight is cast at use.
+// x in the dtype in which matmuls with `weight` compute: x itself unless the weight is cast at use.
 inline Tensor cast_for(RankContext& ctx, const Tensor& x, const Param& weight) {
   return weight.cast_to ? cast(ctx, x, *weight.cast_to) : x;
 }

@@ -1,4 +1,4 @@
-// fused: vectors of fp32. Floor: one read and one write.
+// fused: vectors of fp32. Memory bound: one read and one write.
 #include "ops/cpu_fused.h"
 #include "ops/cast/cast.h"
 

@@ -1,5 +1,5 @@
 // naive: the readable baseline. One thread per element, a row of the grid per row of the matrix.
-// Floor: one read and one write.
+// Memory bound: one read and one write.
 #include "ops/cast/cast.h"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"

@@ -37,7 +37,11 @@ std::vector<OpCase> cross_entropy_cases() {
 
 OpBench cross_entropy_bench() {
   using K = CaseInput::Kind;
-  return {"cross_entropy", {}, {{{"rows", 2048}, {"vocab", 10000}}}, {{"rows", 64}}, [](const BenchShape& s) {
+  return {"cross_entropy",
+          {},
+          {{{"rows", 2048}, {"vocab", 10000}}},
+          {{"rows", 64}},
+          [](const BenchShape& s) {
             CaseInput ids{"targets", K::ids, {s["rows"]}};
             ids.ids_below = s["vocab"];
             return OpCase{"cross_entropy",
@@ -46,6 +50,19 @@ OpBench cross_entropy_bench() {
                           [](RankContext& ctx, std::span<const CaseArgument> in) {
                             return cross_entropy(ctx, in[0].tensor, in[1].tensor);
                           }};
+          },
+          {{"forward", Pass::forward}, {"backward", Pass::backward}},
+          [](const BenchShape& s, const Sampling& sampling) {
+            const OpBench bench = cross_entropy_bench();
+            const auto make = [&](int64_t rows) {
+              BenchShape some = s;
+              some.set("rows", rows);
+              return bench.make(some);
+            };
+            SampledCase c = sample_rows(make, s["rows"], static_cast<double>(s["vocab"]), sampling);
+            c.parts[0].outputs = {Slice::whole()};  // one loss, of the rows whose targets are not ignored
+            c.elsewhere = {std::nullopt, kIgnoreTarget};
+            return c;
           }};
 }
 

@@ -1,6 +1,6 @@
 // fused: each row of logits comes from memory once per pass, in fp32 vectors. Forward keeps a running maximum
 // and sum (naive reads the row twice); backward turns the row into its gradient.
-// Floor: rows * vocab * element size bytes forward, twice that backward.
+// Memory bound: rows * vocab * element size bytes forward, twice that backward.
 #include <limits>
 
 #include "ops/cpu_fused.h"

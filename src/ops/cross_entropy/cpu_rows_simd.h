@@ -4,7 +4,7 @@
 // Columns between two looks at the maximum: they stay in the first cache from the look to the exponentials.
 static constexpr int64_t kRowBlock = 1024;
 
-// log(sum(exp(x))). Each lane keeps a maximum and a sum of its own until the end. The maximum starts at the
+// log(sum(exp(x))). Each lane keeps a maximum and its own sum until the end. The maximum starts at the
 // lowest finite value: a score of -Inf then adds 0. NaN does not win it, but its exponential is NaN.
 template <class T>
 static float row_lse(const T* x, int64_t n) {

@@ -32,13 +32,16 @@ std::size_t workspace(const CrossEntropyProblem& p, Pass pass) {
 
 const Variant<CrossEntropyOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<CrossEntropyProblem>, kSaves, workspace, cost,
-     cross_entropy_cpu_fused_forward, cross_entropy_cpu_fused_backward},
+     cross_entropy_cpu_fused_forward, cross_entropy_cpu_fused_backward, "cross_entropy/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, workspace, cost, cross_entropy_cpu_naive_forward,
-     cross_entropy_cpu_naive_backward},
+     cross_entropy_cpu_naive_backward, "cross_entropy/cpu_naive.cpp"},
     {"fused", DeviceType::cuda, needs_fp32_or_narrower<CrossEntropyProblem>, kSaves, workspace, cost,
-     KILN_CUDA_FN(cross_entropy_cuda_fused_forward), KILN_CUDA_FN(cross_entropy_cuda_fused_backward)},
+     KILN_CUDA_FN(cross_entropy_cuda_fused_forward), KILN_CUDA_FN(cross_entropy_cuda_fused_backward),
+     Kernels("cross_entropy_fused_loss_kernel loss_rows::mean_loss_kernel",
+             "cross_entropy_fused_backward_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, workspace, cost,
-     KILN_CUDA_FN(cross_entropy_cuda_naive_forward), KILN_CUDA_FN(cross_entropy_cuda_naive_backward)},
+     KILN_CUDA_FN(cross_entropy_cuda_naive_forward), KILN_CUDA_FN(cross_entropy_cuda_naive_backward),
+     Kernels("row_loss_kernel loss_rows::mean_loss_kernel", "backward_kernel")},
 };
 
 }  // namespace

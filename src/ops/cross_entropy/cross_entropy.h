@@ -37,6 +37,7 @@ struct CrossEntropyBackward {
 
 struct CrossEntropyOp {
   static constexpr const char* kName = "cross_entropy";
+  static constexpr OpKind kKind = OpKind::loss;
   static constexpr const char* kSummary = "mean over tokens of -log softmax(logits)[target]";
   using Problem = CrossEntropyProblem;
   using Forward = CrossEntropyForward;

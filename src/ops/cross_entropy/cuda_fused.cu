@@ -1,7 +1,7 @@
 // fused: each row of logits comes from memory once per pass, sixteen bytes at a time. Forward keeps a running
 // maximum and the sum below it (naive reads the row twice); backward turns the row into its gradient. Rows
 // may begin anywhere: a vocabulary of 50,257 puts them at every odd place.
-// Floor: rows * vocab * element size bytes forward, twice that backward.
+// Memory bound: rows * vocab * element size bytes forward, twice that backward.
 #include "ops/cross_entropy/cuda_rows.cuh"
 #include "ops/cuda_device/rank.h"
 
@@ -11,8 +11,9 @@ namespace {
 using namespace loss_rows;
 
 template <class T>
-__global__ void __launch_bounds__(1024) row_loss_kernel(CrossEntropyProblem p, RowView<T> logits,
-                                                        const int32_t* targets, float* lse, float* losses) {
+__global__ void __launch_bounds__(1024)
+    cross_entropy_fused_loss_kernel(CrossEntropyProblem p, RowView<T> logits, const int32_t* targets,
+                                    float* lse, float* losses) {
   const int64_t r = blockIdx.x;
   const int32_t t = targets[r];
   if (t == kIgnoreTarget) {
@@ -37,8 +38,9 @@ __device__ void zero_row(T* row, int64_t n) {
 
 template <class T>
 __global__ void __launch_bounds__(1024)
-    backward_kernel(CrossEntropyProblem p, const float* dloss, RowView<T> logits, const int32_t* targets,
-                    const float* lse, const float* count, RowView<T> dlogits, bool accumulate) {
+    cross_entropy_fused_backward_kernel(CrossEntropyProblem p, const float* dloss, RowView<T> logits,
+                                        const int32_t* targets, const float* lse, const float* count,
+                                        RowView<T> dlogits, bool accumulate) {
   const int64_t r = blockIdx.x;
   const T* x = logits[r];
   T* out = dlogits[r];
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(1024)
     put_grad(out[i], gradient.at(to_accum(x[i]), i), accumulate);
 }
 
-// Two rounds of packs a thread: enough blocks stand on a multiprocessor to hide each other's reductions.
+// Two rounds of packs a thread: enough blocks fit on a multiprocessor to hide each other's reductions.
 int row_threads(const CrossEntropyProblem& p) {
   return threads_for(p.vocab * static_cast<int64_t>(size_of(p.dtype)) / 16, 2 * kAhead);
 }
@@ -80,8 +82,8 @@ void cross_entropy_cuda_fused_forward(RankContext& ctx, const CrossEntropyForwar
   const int32_t* targets = f.targets.data<int32_t>();
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(row_loss_kernel<T>, Grid(f.p.rows), row_threads(f.p), 0, stream, f.p, row_view<T>(f.logits),
-           targets, f.lse.data<float>(), losses);
+    launch(cross_entropy_fused_loss_kernel<T>, Grid(f.p.rows), row_threads(f.p), 0, stream, f.p,
+           row_view<T>(f.logits), targets, f.lse.data<float>(), losses);
   });
   launch(mean_loss_kernel<float>, Grid(1), 1024, 0, stream, f.p.rows, targets, losses, f.loss.data<float>(),
          f.count.data<float>());
@@ -90,7 +92,7 @@ void cross_entropy_cuda_fused_forward(RankContext& ctx, const CrossEntropyForwar
 void cross_entropy_cuda_fused_backward(RankContext& ctx, const CrossEntropyBackward& b) {
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(backward_kernel<T>, Grid(b.p.rows), row_threads(b.p), 0, cuda_stream(ctx), b.p,
+    launch(cross_entropy_fused_backward_kernel<T>, Grid(b.p.rows), row_threads(b.p), 0, cuda_stream(ctx), b.p,
            b.dloss.data<float>(), row_view<T>(b.logits), b.targets.data<int32_t>(), b.lse.data<float>(),
            b.count.data<float>(), row_view<T>(b.dlogits.tensor), b.dlogits.accumulate);
   });

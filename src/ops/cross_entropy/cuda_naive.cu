@@ -1,7 +1,7 @@
 // naive: the readable baseline. One block per token reads its logits twice (maximum, then sum); one more
 // block adds up the tokens' losses in double, in an order that depends on their number alone.
-// Floor: forward reads the logits once, rows * vocab * element size bytes; backward reads them and writes
-// their gradient, twice as much.
+// Memory bound: forward reads the logits once, rows * vocab * element size bytes; backward reads them and
+// writes their gradient, twice as much.
 #include "ops/cross_entropy/cuda_rows.cuh"
 #include "ops/cuda_device/rank.h"
 

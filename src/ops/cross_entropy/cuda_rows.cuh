@@ -11,7 +11,7 @@
 
 namespace kiln::loss_rows {
 
-constexpr int kAhead = 4;  // packs a thread has under way
+constexpr int kAhead = 4;  // packs a thread has in flight
 
 // The fast exponential is off by a few units in the last place of fp32: nothing in 16 bits, too much for
 // fp32.

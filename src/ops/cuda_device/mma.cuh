@@ -5,7 +5,7 @@
 //   B: two words of two neighbours in k: column g, the first eight k, then the last
 //   sums: columns 2 q and 2 q + 1 of row g, then of row g + 8            g = lane / 4, q = lane % 4
 //
-// so the sums of two such tiles side by side, rounded to 16 bits, are the A of a next product with no word
+// so the sums of two such tiles side by side, rounded to 16 bits, are the A of a next matmul with no word
 // changing its thread.
 #pragma once
 
@@ -17,13 +17,13 @@
 
 namespace kiln {
 
-struct TileA {
+struct FragA {
   uint32_t word[4];
 };
-struct TileB {
+struct FragB {
   uint32_t word[2];
 };
-struct TileSums {
+struct FragAcc {
   float at[4] = {0, 0, 0, 0};
 };
 
@@ -32,14 +32,14 @@ __device__ inline uint32_t shared_address(const void* p) {
 }
 
 // Four 8 x 8 tiles of 16-bit values; lane l gives the address of row l % 8 of tile l / 8.
-__device__ inline void load_tiles(uint32_t (&word)[4], const void* row) {
+__device__ inline void ldmatrix_x4(uint32_t (&word)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "r"(shared_address(row))
                : "memory");
 }
 
-__device__ inline void load_tiles_transposed(uint32_t (&word)[4], const void* row) {
+__device__ inline void ldmatrix_x4_trans(uint32_t (&word)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "r"(shared_address(row))
@@ -47,7 +47,7 @@ __device__ inline void load_tiles_transposed(uint32_t (&word)[4], const void* ro
 }
 
 // Two of them; lanes 0 to 15 give the addresses.
-__device__ inline void load_two_transposed(uint32_t& first, uint32_t& second, const void* row) {
+__device__ inline void ldmatrix_x2_trans(uint32_t& first, uint32_t& second, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(first), "=r"(second)
                : "r"(shared_address(row))
@@ -56,7 +56,7 @@ __device__ inline void load_two_transposed(uint32_t& first, uint32_t& second, co
 
 // The other way, since Hopper: an A, 16 x 16, to rows of shared memory. Lane l gives the address of row
 // l / 8 % 2 * 8 + l % 8, of the first eight columns or, from lane 16 on, the last.
-__device__ inline void store_tile(uint32_t row, const TileA& a) {
+__device__ inline void stmatrix_x4(uint32_t row, const FragA& a) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a.word[0]),
                "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3])
                : "memory");
@@ -77,7 +77,7 @@ __device__ inline void store_tile(uint32_t row, const TileA& a) {
                     "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]))
 
 template <class T>
-__device__ void multiply_add(TileSums& c, const TileA& a, const TileB& b) {
+__device__ void mma_m16n8k16(FragAcc& c, const FragA& a, const FragB& b) {
   if constexpr (std::is_same_v<T, bf16>) {
     KILN_MMA("bf16");
   } else {
@@ -95,8 +95,8 @@ __device__ inline uint32_t as_tf32(float x) {
 
 // TF32: a 16 x 8 tile of A times an 8 x 8 tile of B, four k of each first: A has rows g and g + 8 of k q,
 // then of k q + 4; B column g of k q, then of k q + 4. The sums lie as above.
-__device__ inline void multiply_add_tf32(float& c0, float& c1, float& c2, float& c3, const TileA& a,
-                                         const TileB& b) {
+__device__ inline void mma_m16n8k8_tf32(float& c0, float& c1, float& c2, float& c3, const FragA& a,
+                                        const FragB& b) {
   KILN_SINCE_AMPERE(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
       "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(c0),
@@ -104,19 +104,19 @@ __device__ inline void multiply_add_tf32(float& c0, float& c1, float& c2, float&
       "r"(b.word[0]), "r"(b.word[1]));
 }
 
-// Sixteen bytes from global to shared memory behind the thread's back; zeros where `there` is false. Both
-// addresses are multiples of 16.
-__device__ inline void copy_async(void* shared, const void* global, bool there) {
+// Sixteen bytes from global to shared memory, asynchronously; zeros where `valid` is false. Both addresses
+// are multiples of 16.
+__device__ inline void cp_async(void* shared, const void* global, bool valid) {
   KILN_SINCE_AMPERE("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-                    "l"(global), "r"(there ? 16 : 0) : "memory");
+                    "l"(global), "r"(valid ? 16 : 0) : "memory");
 }
 
-__device__ inline void close_copies() { KILN_SINCE_AMPERE("cp.async.commit_group;" :: : "memory"); }
+__device__ inline void cp_async_commit() { KILN_SINCE_AMPERE("cp.async.commit_group;" :: : "memory"); }
 
-// Until at most `kLeft` of the closed groups are under way.
-template <int kLeft>
-__device__ void wait_for_copies() {
-  KILN_SINCE_AMPERE("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+// Until at most kPending of the committed groups are under way.
+template <int kPending>
+__device__ void cp_async_wait() {
+  KILN_SINCE_AMPERE("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 __device__ inline float exp2_fast(float x) {  // 2^-Inf = 0

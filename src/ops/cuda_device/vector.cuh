@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "tensor/tensor.h"
 
 namespace kiln {
 
@@ -119,20 +118,6 @@ __device__ Wide<T, kCount> load_wide(const T* at) {
 template <class T, int kCount>
 __device__ void store_wide(T* at, const Wide<T, kCount>& w) {
   *reinterpret_cast<Wide<T, kCount>*>(at) = w;
-}
-
-// Whether every row begins at a multiple of 16 bytes and is a whole number of packs long. An undefined tensor
-// does.
-inline bool takes_packs(const Tensor& t, int64_t cols) {
-  if (!t.defined()) return true;
-  const auto size = static_cast<int64_t>(size_of(t.dtype()));
-  return reinterpret_cast<std::uintptr_t>(t.raw()) % 16 == 0 && t.row_stride() * size % 16 == 0 &&
-         cols * size % 16 == 0;
-}
-
-template <class... Tensors>
-bool all_take_packs(int64_t cols, const Tensors&... t) {
-  return (takes_packs(t, cols) && ...);
 }
 
 }  // namespace kiln

@@ -2,11 +2,14 @@
 // wanted, is read from shared memory by the tensor cores themselves. The 64 rows of the sums are 16 of each
 // warp, held as mma.cuh describes.
 //
-// Operands lie in shared memory as the copy engine leaves them (tma.cuh): rows of 128 bytes, in which the
-// eight pieces of 16 bytes change places with the row's number modulo eight (the 128-byte swizzle). Such a
-// tile serves with its rows along the operand's own index, or, `across`, along the summed one.
-// The products run behind the threads' backs: what they read and write may not be touched before
-// wait_for_products.
+// Operands lie in shared memory as TMA leaves them (tma.cuh): rows of 128 bytes, in which the eight pieces of
+// 16 bytes change places with the row's number modulo eight (the 128-byte swizzle). Such a tile serves
+// K-major, its rows along the operand's own index (M or N), or MN-major (transposed), its rows along the
+// summed index K.
+//
+// wgmma is asynchronous. The order of a group: wgmma_fence, the wgmmas, wgmma_commit, wgmma_wait,
+// fence_operands. Until the wait nobody may touch the accumulators, the registers of a left operand, or the
+// operands in shared memory.
 #pragma once
 
 #include "ops/cuda_device/mma.cuh"
@@ -18,30 +21,33 @@
 
 namespace kiln {
 
-// Neighbouring blocks of eight rows are 1024 bytes apart. `next_half`: the distance in bytes of the next 64
-// columns, for an operand read across that has more than 64.
-__device__ inline uint64_t operand_at(const void* shared, int next_half = 16) {
+// The matrix descriptor. Neighbouring groups of eight rows are 1024 bytes apart. `next_half`: the distance in
+// bytes of the next 64 columns, for an MN-major operand that has more than 64.
+__device__ inline uint64_t smem_descriptor(const void* shared, int next_half = 16) {
   return static_cast<uint64_t>((shared_address(shared) & 0x3ffff) >> 4) |
          static_cast<uint64_t>(next_half >> 4) << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
 }
-// So many bytes further on: a multiple of 16.
-__device__ constexpr uint64_t operand_step(int bytes) { return static_cast<uint64_t>(bytes >> 4); }
+// What to add to a descriptor to move it on by so many bytes, a multiple of 16.
+__device__ constexpr uint64_t descriptor_step(int bytes) { return static_cast<uint64_t>(bytes >> 4); }
 
-// Ordinary writes to shared memory, by this thread, become visible to the tensor cores after a barrier.
-__device__ inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void close_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Orders this thread's ordinary writes to shared memory (the generic proxy) before what wgmma and TMA read
+// there (the async proxy). The writer fences, then a barrier tells whoever starts the reader.
+__device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Before the first wgmma that touches registers which ordinary code has written: accumulators or a left
+// operand.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Until at most kLeft of the closed groups are under way.
-template <int kLeft = 0>
-__device__ void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+// Until at most kPending of the committed groups are under way; they end in the order of their commits.
+template <int kPending = 0>
+__device__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// To the compiler sums have their values as soon as a product is begun. This ties whatever reads them to what
-// came before: call it after wait_for_products.
+// To the compiler accumulators have their values as soon as a wgmma is issued, so it may move reads of them
+// above the wait. This ties every later use to what came before: call it after wgmma_wait.
 template <int kCount>
-__device__ void settle(TileSums (&c)[kCount]) {
+__device__ void fence_operands(FragAcc (&c)[kCount]) {
 #pragma unroll
   for (int n = 0; n < kCount; ++n) {
 #pragma unroll
@@ -88,38 +94,38 @@ __device__ void settle(TileSums (&c)[kCount]) {
   }
 
 // `tiles` sums of eight columns side by side. p0 to p6 are the places of what stands behind the sums.
-#define KILN_PRODUCTS(tiles, columns, registers, p0, p1, p2, p3, p4, p5, p6)                    \
-  /* c = A B, both operands in shared memory */                                                 \
-  template <class T, bool kAcrossA = false, bool kAcrossB = false>                              \
-  __device__ void multiply(TileSums(&c)[tiles], uint64_t a, uint64_t b) {                       \
-    KILN_WGMMA_TYPED(tiles, "=f", "0", columns, registers,                                      \
-                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),        \
-                     "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0))                              \
-  }                                                                                             \
-  /* c += A B, likewise */                                                                      \
-  template <class T, bool kAcrossA = false, bool kAcrossB = false>                              \
-  __device__ void multiply_add(TileSums(&c)[tiles], uint64_t a, uint64_t b) {                   \
-    KILN_WGMMA_TYPED(tiles, "+f", "1", columns, registers,                                      \
-                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),        \
-                     "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0))                              \
-  }                                                                                             \
-  /* c += A B, the left operand in registers; c = A B where `adds` is zero */                   \
-  template <class T, bool kAcrossB = false>                                                     \
-  __device__ void multiply_add(TileSums(&c)[tiles], const TileA& a, uint64_t b, int adds = 1) { \
-    KILN_WGMMA_TYPED(tiles, "+f", "%" #p6, columns, registers,                                  \
-                     "{%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p5 ";",  \
-                     "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b),    \
-                     "n"(kAcrossB ? 1 : 0), "r"(adds))                                          \
+#define KILN_WGMMA_WIDTH(tiles, columns, registers, p0, p1, p2, p3, p4, p5, p6)                \
+  /* c = A B, both operands in shared memory */                                                \
+  template <class T, bool kTransA = false, bool kTransB = false>                               \
+  __device__ void wgmma_ss_assign(FragAcc(&c)[tiles], uint64_t a, uint64_t b) {                \
+    KILN_WGMMA_TYPED(tiles, "=f", "0", columns, registers,                                     \
+                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),       \
+                     "n"(kTransA ? 1 : 0), "n"(kTransB ? 1 : 0))                               \
+  }                                                                                            \
+  /* c += A B, likewise */                                                                     \
+  template <class T, bool kTransA = false, bool kTransB = false>                               \
+  __device__ void wgmma_ss_add(FragAcc(&c)[tiles], uint64_t a, uint64_t b) {                   \
+    KILN_WGMMA_TYPED(tiles, "+f", "1", columns, registers,                                     \
+                     "%" #p0 ", %" #p1 ", p, 1, 1, %" #p2 ", %" #p3 ";", "l"(a), "l"(b),       \
+                     "n"(kTransA ? 1 : 0), "n"(kTransB ? 1 : 0))                               \
+  }                                                                                            \
+  /* c += A B, the left operand in registers; c = A B where `adds` is zero */                  \
+  template <class T, bool kTransB = false>                                                     \
+  __device__ void wgmma_rs(FragAcc(&c)[tiles], const FragA& a, uint64_t b, int adds = 1) {     \
+    KILN_WGMMA_TYPED(tiles, "+f", "%" #p6, columns, registers,                                 \
+                     "{%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p5 ";", \
+                     "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b),   \
+                     "n"(kTransB ? 1 : 0), "r"(adds))                                          \
   }
-KILN_PRODUCTS(2, "16", 8, 8, 9, 10, 11, 12, 13, 14)
-KILN_PRODUCTS(8, "64", 32, 32, 33, 34, 35, 36, 37, 38)
-KILN_PRODUCTS(10, "80", 40, 40, 41, 42, 43, 44, 45, 46)
-KILN_PRODUCTS(12, "96", 48, 48, 49, 50, 51, 52, 53, 54)
-KILN_PRODUCTS(16, "128", 64, 64, 65, 66, 67, 68, 69, 70)
-KILN_PRODUCTS(20, "160", 80, 80, 81, 82, 83, 84, 85, 86)
-KILN_PRODUCTS(22, "176", 88, 88, 89, 90, 91, 92, 93, 94)
+KILN_WGMMA_WIDTH(2, "16", 8, 8, 9, 10, 11, 12, 13, 14)
+KILN_WGMMA_WIDTH(8, "64", 32, 32, 33, 34, 35, 36, 37, 38)
+KILN_WGMMA_WIDTH(10, "80", 40, 40, 41, 42, 43, 44, 45, 46)
+KILN_WGMMA_WIDTH(12, "96", 48, 48, 49, 50, 51, 52, 53, 54)
+KILN_WGMMA_WIDTH(16, "128", 64, 64, 65, 66, 67, 68, 69, 70)
+KILN_WGMMA_WIDTH(20, "160", 80, 80, 81, 82, 83, 84, 85, 86)
+KILN_WGMMA_WIDTH(22, "176", 88, 88, 89, 90, 91, 92, 93, 94)
 
-#undef KILN_PRODUCTS
+#undef KILN_WGMMA_WIDTH
 #undef KILN_WGMMA_TYPED
 #undef KILN_WGMMA
 #undef KILN_NAMES_88
@@ -140,13 +146,13 @@ KILN_PRODUCTS(22, "176", 88, 88, 89, 90, 91, 92, 93, 94)
 #undef KILN_SUMS_2
 #undef KILN_FOUR
 
-// The c-th of a row of products that are summed: the first begins the sums. In an unrolled loop.
-template <class T, bool kAcrossA = false, bool kAcrossB = false, int kTiles>
-__device__ void add_product(int c, TileSums (&sums)[kTiles], uint64_t a, uint64_t b) {
-  if (c == 0) {
-    multiply<T, kAcrossA, kAcrossB>(sums, a, b);
+// Step k of a sum over K, 16 at a time, in an unrolled loop: the first assigns, the others add.
+template <class T, bool kTransA = false, bool kTransB = false, int kTiles>
+__device__ void wgmma_ss(int k, FragAcc (&sums)[kTiles], uint64_t a, uint64_t b) {
+  if (k == 0) {
+    wgmma_ss_assign<T, kTransA, kTransB>(sums, a, b);
   } else {
-    multiply_add<T, kAcrossA, kAcrossB>(sums, a, b);
+    wgmma_ss_add<T, kTransA, kTransB>(sums, a, b);
   }
 }
 

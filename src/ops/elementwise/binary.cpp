@@ -17,11 +17,11 @@ const SaveDecl<BinaryProblem> kBoth[] = {
 
 const Variant<MulOp> kMulRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<BinaryProblem>, kBoth, nullptr, MulOp::cost,
-     mul_cpu_fused_forward, mul_cpu_fused_backward},
+     mul_cpu_fused_forward, mul_cpu_fused_backward, "elementwise/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kBoth, nullptr, MulOp::cost, mul_cpu_naive_forward,
-     mul_cpu_naive_backward},
+     mul_cpu_naive_backward, "elementwise/cpu_naive.cpp"},
     {"naive", DeviceType::cuda, nullptr, kBoth, nullptr, MulOp::cost, KILN_CUDA_FN(mul_cuda_naive_forward),
-     KILN_CUDA_FN(mul_cuda_naive_backward)},
+     KILN_CUDA_FN(mul_cuda_naive_backward), Kernels("binary_forward_kernel", "mul_backward_kernel")},
 };
 
 const Variant<SubOp> kSubRows[] = {
@@ -32,7 +32,8 @@ const Variant<SubOp> kSubRows[] = {
      nullptr,
      SubOp::cost,
      sub_cpu_fused_forward,
-     sub_cpu_fused_backward},
+     sub_cpu_fused_backward,
+     "elementwise/cpu_fused.cpp"},
     {"naive",
      DeviceType::cpu,
      nullptr,
@@ -40,7 +41,8 @@ const Variant<SubOp> kSubRows[] = {
      nullptr,
      SubOp::cost,
      sub_cpu_naive_forward,
-     sub_cpu_naive_backward},
+     sub_cpu_naive_backward,
+     "elementwise/cpu_naive.cpp"},
     {"naive",
      DeviceType::cuda,
      nullptr,
@@ -48,7 +50,8 @@ const Variant<SubOp> kSubRows[] = {
      nullptr,
      SubOp::cost,
      KILN_CUDA_FN(sub_cuda_naive_forward),
-     KILN_CUDA_FN(sub_cuda_naive_backward)},
+     KILN_CUDA_FN(sub_cuda_naive_backward),
+     Kernels("binary_forward_kernel", "negate_kernel")},
 };
 
 template <class Op>
@@ -101,7 +104,7 @@ void SubOp::run_backward(BackwardPass& pass) {
   const GradSlot db = pass.grad_in(1);  // first: a's share may be dy itself, which db is made from
   const Tensor none;
   if (db.wanted()) call.run({call.problem(), pass.grad_out(), none, none, {}, db}, {{"db", db.tensor}});
-  pass.hand_over(0, pass.grad_out());
+  pass.adopt_grad(0, pass.grad_out());
 }
 
 }  // namespace kiln

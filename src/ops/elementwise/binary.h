@@ -25,12 +25,13 @@ struct BinaryBackward {
   const Tensor& dy;
   const Tensor& a;  // undefined for sub, which saves nothing
   const Tensor& b;
-  GradSlot da;  // not wanted for sub: dy itself is handed on
+  GradSlot da;  // not wanted for sub: dy itself is passed on
   GradSlot db;
 };
 
 struct MulOp {
   static constexpr const char* kName = "mul";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "y = a b, element by element";
   using Problem = BinaryProblem;
   using Forward = BinaryForward;
@@ -43,6 +44,7 @@ struct MulOp {
 
 struct SubOp {
   static constexpr const char* kName = "sub";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "y = a - b";
   using Problem = BinaryProblem;
   using Forward = BinaryForward;

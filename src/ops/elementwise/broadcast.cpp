@@ -23,20 +23,22 @@ constexpr auto kNarrow = needs_fp32_or_narrower<BroadcastProblem>;
 
 const Variant<MulRowsOp> kMulRowsRows[] = {
     {"fused", DeviceType::cpu, kNarrow, kXAndS, nullptr, MulRowsOp::cost, mul_rows_cpu_fused_forward,
-     mul_rows_cpu_fused_backward},
+     mul_rows_cpu_fused_backward, "elementwise/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kXAndS, nullptr, MulRowsOp::cost, mul_rows_cpu_naive_forward,
-     mul_rows_cpu_naive_backward},
+     mul_rows_cpu_naive_backward, "elementwise/cpu_naive.cpp"},
     {"naive", DeviceType::cuda, nullptr, kXAndS, nullptr, MulRowsOp::cost,
-     KILN_CUDA_FN(mul_rows_cuda_naive_forward), KILN_CUDA_FN(mul_rows_cuda_naive_backward)},
+     KILN_CUDA_FN(mul_rows_cuda_naive_forward), KILN_CUDA_FN(mul_rows_cuda_naive_backward),
+     Kernels("mul_rows_kernel", "mul_rows_grad_kernel")},
 };
 
 const Variant<MulColumnsOp> kMulColumnsRows[] = {
     {"fused", DeviceType::cpu, kNarrow, kX, partials_workspace<BroadcastProblem>, MulColumnsOp::cost,
-     mul_columns_cpu_fused_forward, mul_columns_cpu_fused_backward},
+     mul_columns_cpu_fused_forward, mul_columns_cpu_fused_backward, "elementwise/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kX, nullptr, MulColumnsOp::cost, mul_columns_cpu_naive_forward,
-     mul_columns_cpu_naive_backward},
+     mul_columns_cpu_naive_backward, "elementwise/cpu_naive.cpp"},
     {"naive", DeviceType::cuda, nullptr, kX, nullptr, MulColumnsOp::cost,
-     KILN_CUDA_FN(mul_columns_cuda_naive_forward), KILN_CUDA_FN(mul_columns_cuda_naive_backward)},
+     KILN_CUDA_FN(mul_columns_cuda_naive_forward), KILN_CUDA_FN(mul_columns_cuda_naive_backward),
+     Kernels("mul_columns_kernel", "mul_columns_kernel column_sum_kernel")},
 };
 
 const Variant<RowMeanOp> kRowMeanRows[] = {
@@ -47,7 +49,8 @@ const Variant<RowMeanOp> kRowMeanRows[] = {
      nullptr,
      RowMeanOp::cost,
      row_mean_cpu_fused_forward,
-     row_mean_cpu_fused_backward},
+     row_mean_cpu_fused_backward,
+     "elementwise/cpu_fused.cpp"},
     {"naive",
      DeviceType::cpu,
      nullptr,
@@ -55,7 +58,8 @@ const Variant<RowMeanOp> kRowMeanRows[] = {
      nullptr,
      RowMeanOp::cost,
      row_mean_cpu_naive_forward,
-     row_mean_cpu_naive_backward},
+     row_mean_cpu_naive_backward,
+     "elementwise/cpu_naive.cpp"},
     {"naive",
      DeviceType::cuda,
      nullptr,
@@ -63,7 +67,8 @@ const Variant<RowMeanOp> kRowMeanRows[] = {
      nullptr,
      RowMeanOp::cost,
      KILN_CUDA_FN(row_mean_cuda_naive_forward),
-     KILN_CUDA_FN(row_mean_cuda_naive_backward)},
+     KILN_CUDA_FN(row_mean_cuda_naive_backward),
+     Kernels("row_mean_kernel", "row_mean_grad_kernel")},
 };
 
 BroadcastProblem problem_of(const Tensor& x) { return {x.shape().rows(), x.shape().last(), x.dtype()}; }

@@ -1,4 +1,4 @@
-// A matrix and a vector: what norms are composed of. Values per row are statistics and therefore fp32 beside
+// A matrix and a vector: what norms are composed of. Values per row are statistics and therefore fp32 for
 // narrower data (stat_dtype).
 //
 //   mul_rows     y[r, c] = x[r, c] s[r]
@@ -64,6 +64,7 @@ struct RowMeanBackward {
 
 struct MulRowsOp {
   static constexpr const char* kName = "mul_rows";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "y[r, c] = x[r, c] s[r]";
   using Problem = BroadcastProblem;
   using Forward = MulRowsForward;
@@ -76,6 +77,7 @@ struct MulRowsOp {
 
 struct MulColumnsOp {
   static constexpr const char* kName = "mul_columns";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "y[r, c] = x[r, c] w[c]";
   using Problem = BroadcastProblem;
   using Forward = MulColumnsForward;
@@ -88,6 +90,7 @@ struct MulColumnsOp {
 
 struct RowMeanOp {
   static constexpr const char* kName = "row_mean";
+  static constexpr OpKind kKind = OpKind::reduction;
   static constexpr const char* kSummary = "m[r] = mean over c of x[r, c]";
   using Problem = BroadcastProblem;
   using Forward = RowMeanForward;

@@ -5,10 +5,12 @@
 
 namespace kiln {
 
-std::vector<OpCase> elementwise_cases() {
-  using K = CaseInput::Kind;
-  using Arguments = std::span<const CaseArgument>;
-  std::vector<OpCase> cases;
+namespace {
+
+using K = CaseInput::Kind;
+using Arguments = std::span<const CaseArgument>;
+
+void add_unary_cases(std::vector<OpCase>& cases) {
   auto unary = [&](const char* op, Tensor (*call)(RankContext&, Arguments), float scale = 1) {
     auto one = [&](std::string name, const Shape& x, int64_t padding = 0) {
       cases.push_back({op, std::move(name), {{"x", K::activation, x, scale, padding}}, call});
@@ -25,7 +27,9 @@ std::vector<OpCase> elementwise_cases() {
         [](RankContext& ctx, Arguments in) { return rsqrt(ctx, square(ctx, in[0].tensor), 0.25); });
   unary("relu", [](RankContext& ctx, Arguments in) { return relu(ctx, in[0].tensor); });
   unary("scale", [](RankContext& ctx, Arguments in) { return scale(ctx, in[0].tensor, -0.375); });
+}
 
+void add_binary_cases(std::vector<OpCase>& cases) {
   auto binary = [&](const char* op, Tensor (*call)(RankContext&, Arguments)) {
     auto one = [&](std::string name, const Shape& shape, int64_t padding = 0) {
       cases.push_back({op,
@@ -44,7 +48,9 @@ std::vector<OpCase> elementwise_cases() {
   cases.push_back({"mul", "by_itself", {{"a", K::activation, {4, 32}}}, [](RankContext& ctx, Arguments in) {
                      return mul(ctx, in[0].tensor, in[0].tensor);
                    }});
+}
 
+void add_broadcast_cases(std::vector<OpCase>& cases) {
   auto broadcast = [&](const std::string& name, const Shape& x, int64_t padding = 0) {
     cases.push_back(
         {"row_mean", name, {{"x", K::activation, x, 1, padding}}, [](RankContext& ctx, Arguments in) {
@@ -66,11 +72,19 @@ std::vector<OpCase> elementwise_cases() {
   broadcast("2x5x65_strided", {2, 5, 65}, 3);
   broadcast("0x8", {0, 8});
   broadcast("257x127", {257, 127});
+}
+
+}  // namespace
+
+std::vector<OpCase> elementwise_cases() {
+  std::vector<OpCase> cases;
+  add_unary_cases(cases);
+  add_binary_cases(cases);
+  add_broadcast_cases(cases);
   return cases;
 }
 
 std::vector<OpBench> elementwise_benches() {
-  using K = CaseInput::Kind;
   using Call = Tensor (*)(RankContext&, std::span<const CaseArgument>);
   std::vector<OpBench> benches;
   struct Input {
@@ -93,7 +107,6 @@ std::vector<OpBench> elementwise_benches() {
               }};
     benches.push_back(std::move(b));
   };
-  using Arguments = std::span<const CaseArgument>;
   const Input x{"x", K::activation}, a{"a", K::activation}, b{"b", K::activation};
   one("mul", {a, b}, [](RankContext& ctx, Arguments in) { return mul(ctx, in[0].tensor, in[1].tensor); });
   one("sub", {a, b}, [](RankContext& ctx, Arguments in) { return sub(ctx, in[0].tensor, in[1].tensor); });

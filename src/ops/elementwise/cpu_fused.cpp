@@ -1,5 +1,5 @@
-// fused: the same formulas in vectors of fp32, each tensor read or written once. Floors are the bytes of the
-// ops' cost functions.
+// fused: the same formulas in vectors of fp32, each tensor read or written once. Memory bounds are the bytes
+// of the ops' cost functions.
 #include "ops/cpu_fused.h"
 #include "ops/elementwise/binary.h"
 #include "ops/elementwise/broadcast.h"
@@ -52,12 +52,6 @@ void unary_cpu_fused_backward(RankContext& ctx, const UnaryBackward& b) {
         kernel(dy[r], saved[r], dx[r], b.p.cols, static_cast<float>(b.p.parameter), b.dx.accumulate);
     });
   });
-}
-
-// The slope of relu is a comparison, which the vectors have not: y > 0 in plain code.
-template <>
-void unary_cpu_fused_backward<ReluKind>(RankContext& ctx, const UnaryBackward& b) {
-  unary_cpu_naive_backward<ReluKind>(ctx, b);
 }
 
 template void unary_cpu_fused_forward<SiluKind>(RankContext&, const UnaryForward&);

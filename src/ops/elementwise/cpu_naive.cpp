@@ -6,7 +6,7 @@
 namespace kiln {
 namespace {
 
-// f(r, c) for every element, rows shared out among threads.
+// f(r, c) for every element, rows split among threads.
 template <class F>
 void for_elements(RankContext& ctx, int64_t rows, int64_t cols, F f) {
   ctx.pool().parallel_for(rows, row_grain(cols), [&](int64_t begin, int64_t end) {
@@ -140,7 +140,7 @@ void mul_columns_cpu_naive_forward(RankContext& ctx, const MulColumnsForward& f)
   });
 }
 
-// dw[c] sums the rows in order: columns are shared out among threads, rows are not.
+// dw[c] sums the rows in order: columns are split among threads, rows are not.
 void mul_columns_cpu_naive_backward(RankContext& ctx, const MulColumnsBackward& b) {
   with_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -1,5 +1,5 @@
 // naive: the readable baseline of the functions of one and of two tensors. One thread per element, a row of
-// the grid per row of the matrix. Floor: each operand read once, each result written once.
+// the grid per row of the matrix. Memory bound: each operand read once, each result written once.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/elementwise/binary.h"

@@ -1,6 +1,6 @@
 // naive: the readable baseline of a matrix and a vector. What has a sum along the row takes a block per row,
 // the rest a thread per element; a weight's gradient walks down the columns (cuda_device/column_sum.cuh).
-// Floor: each operand read once, each result written once; mul_columns' backward reads dy twice.
+// Memory bound: each operand read once, each result written once; mul_columns' backward reads dy twice.
 #include "ops/cuda_device/column_sum.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"

@@ -20,6 +20,17 @@ std::span<const SaveDecl<UnaryProblem>> saves_of() {
   return {};
 }
 
+// The slope of relu is a comparison, which the vectors have not: its fused row shares naive's plain code.
+template <class Kind>
+constexpr auto kFusedBackward = unary_cpu_fused_backward<Kind>;
+template <>
+constexpr auto kFusedBackward<ReluKind> = unary_cpu_naive_backward<ReluKind>;
+
+template <class Kind>
+constexpr const char* kFusedBackwardFile = "elementwise/cpu_fused.cpp";
+template <>
+constexpr const char* kFusedBackwardFile<ReluKind> = "elementwise/cpu_naive.cpp";
+
 template <class Kind>
 Tensor unary(RankContext& ctx, const Tensor& x, double parameter, std::string_view variant) {
   check_float_tensor(ctx, Kind::kName, "x", x);
@@ -37,11 +48,13 @@ template <class Kind>
 std::span<const Variant<UnaryOp<Kind>>> UnaryOp<Kind>::rows() {
   static const Variant<UnaryOp> kTable[] = {
       {"fused", DeviceType::cpu, needs_fp32_or_narrower<UnaryProblem>, saves_of<Kind>(), nullptr, cost,
-       unary_cpu_fused_forward<Kind>, unary_cpu_fused_backward<Kind>},
+       unary_cpu_fused_forward<Kind>, kFusedBackward<Kind>,
+       Kernels("elementwise/cpu_fused.cpp", kFusedBackwardFile<Kind>)},
       {"naive", DeviceType::cpu, nullptr, saves_of<Kind>(), nullptr, cost, unary_cpu_naive_forward<Kind>,
-       unary_cpu_naive_backward<Kind>},
+       unary_cpu_naive_backward<Kind>, "elementwise/cpu_naive.cpp"},
       {"naive", DeviceType::cuda, nullptr, saves_of<Kind>(), nullptr, cost,
-       KILN_CUDA_FN(unary_cuda_naive_forward<Kind>), KILN_CUDA_FN(unary_cuda_naive_backward<Kind>)},
+       KILN_CUDA_FN(unary_cuda_naive_forward<Kind>), KILN_CUDA_FN(unary_cuda_naive_backward<Kind>),
+       Kernels("unary_forward_kernel", "unary_backward_kernel")},
   };
   return kTable;
 }

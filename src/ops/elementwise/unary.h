@@ -1,5 +1,5 @@
 // Functions of one tensor, element by element: silu, square, rsqrt, relu, scale. One template carries them
-// all; a kind gives the formula, what its derivative needs and what it costs, so each is an op of its own to
+// all; a kind gives the formula, what its derivative needs and what it costs, so each is a separate op to
 // profilers, ledgers and `--variant`.
 #pragma once
 
@@ -112,6 +112,7 @@ struct ScaleKind {
 template <class Kind>
 struct UnaryOp {
   static constexpr const char* kName = Kind::kName;
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = Kind::kSummary;
   using Problem = UnaryProblem;
   using Forward = UnaryForward;

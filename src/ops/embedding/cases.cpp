@@ -1,5 +1,6 @@
 #include "ops/embedding/embedding.h"
 
+#include "base/rng.h"
 #include "ops/cases/bench_case.h"
 
 namespace kiln {
@@ -30,6 +31,35 @@ std::vector<OpCase> embedding_cases() {
   return cases;
 }
 
+namespace {
+
+// A token is a row of the table: each sampled one by itself, with a table of its own row alone. Tokens that
+// fall on the same row add up in its gradient.
+SampledCase sample_tokens(const BenchShape& s, const Sampling& sampling) {
+  const OpBench bench = embedding_bench();
+  const int64_t rows = s["rows"], vocab = s["vocab"];
+  SampledCase c{bench.make(s), {}};
+  std::vector<double> ids(static_cast<std::size_t>(rows));
+  const PhiloxKey key = philox_key(sampling.seed, "tokens");
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<double>(philox(key, i, 0).x % static_cast<uint64_t>(vocab));
+  if (rows > 1) {  // the ends of the table
+    ids.front() = 0;
+    ids.back() = static_cast<double>(vocab - 1);
+  }
+  const OpCase one = bench.make({{"rows", 1}, {"vocab", 1}, {"cols", s["cols"]}});
+  for (const int64_t at : sampling.pick(rows, static_cast<double>(s["cols"]) + kCallOfNaive)) {
+    const Slice token{{at}}, row{{static_cast<int64_t>(ids[static_cast<std::size_t>(at)])}};
+    c.parts.push_back({one, {{0, token, 0.0}, {1, row}}, {token}});
+  }
+  c.values = {ids};
+  c.taken = static_cast<int64_t>(c.parts.size());
+  c.total = rows;
+  return c;
+}
+
+}  // namespace
+
 OpBench embedding_bench() {
   using K = CaseInput::Kind;
   return {"embedding",
@@ -45,7 +75,9 @@ OpBench embedding_bench() {
                           [](RankContext& ctx, std::span<const CaseArgument> in) {
                             return embedding(ctx, in[0].tensor, *in[1].param);
                           }};
-          }};
+          },
+          {{"forward", Pass::forward}, {"backward", Pass::backward}},
+          sample_tokens};
 }
 
 }  // namespace kiln

@@ -1,9 +1,9 @@
 // fused: forward copies rows sixteen bytes at a time. Backward first lists the positions of every token, in
 // order, then gives each vocabulary row threads that sum its positions in fp32 and write the row, zero where
-// nobody used it. Where a token's list lies in memory depends on a race of integer atomics; what it holds,
+// nobody used it. Where a token's list is in memory depends on a race of integer atomics; what it holds,
 // and the order of every sum, does not. A token used more than 128 times is summed in runs of 128 by as many
 // blocks, and the runs' sums are added in order: no row waits for one block that walks thousands.
-// Floor: as in cuda_naive.cu; the lists add 24 bytes a token and 12 a vocabulary row.
+// Memory bound: as in cuda_naive.cu; the lists add 24 bytes a token and 12 a vocabulary row.
 #include "device/cuda/cuda_check.h"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
@@ -14,7 +14,8 @@ namespace kiln {
 namespace {
 
 template <class T>
-__global__ void forward_kernel(EmbeddingProblem p, const int32_t* tokens, RowView<T> weight, RowView<T> y) {
+__global__ void embedding_fused_forward_kernel(EmbeddingProblem p, const int32_t* tokens, RowView<T> weight,
+                                               RowView<T> y) {
   constexpr int N = Pack<T>::kSize;
   const int64_t t = blockIdx.x, c = first_column() * N;
   if (c >= p.cols) return;
@@ -52,7 +53,7 @@ __global__ void count_kernel(EmbeddingProblem p, Lists l) {
   if (t < p.tokens && known(p, l.tokens[t])) l.slots[t] = atomicAdd(l.counts + l.tokens[t], 1);
 }
 
-// Hands out room for the lists, a warp's worth at a time.
+// Allocates list entries, a warp's worth at a time.
 __global__ void start_kernel(EmbeddingProblem p, Lists l) {
   const int64_t v = flat_index();
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -93,7 +94,7 @@ __global__ void order_kernel(EmbeddingProblem p, Lists l) {
   l.run_length[run] = static_cast<int32_t>(rest < kEmbeddingRun ? rest : kEmbeddingRun);
 }
 
-// sum += the packs at column c of rows order[0] .. order[count - 1]; eight reads are under way at a time.
+// sum += the packs at column c of rows order[0] .. order[count - 1]; eight reads are in flight at a time.
 template <class T>
 __device__ void add_rows(float (&sum)[Pack<T>::kSize], const RowView<T>& dy, const int32_t* order,
                          int32_t count, int64_t c) {
@@ -126,8 +127,8 @@ __global__ void run_sums_kernel(EmbeddingProblem p, Lists l, RowView<T> dy, floa
 }
 
 template <class T, class G>
-__global__ void backward_kernel(EmbeddingProblem p, Lists l, RowView<T> dy, const float* sums,
-                                RowView<G> dweight, bool accumulate) {
+__global__ void embedding_fused_backward_kernel(EmbeddingProblem p, Lists l, RowView<T> dy, const float* sums,
+                                                RowView<G> dweight, bool accumulate) {
   constexpr int N = Pack<T>::kSize;
   const int64_t v = blockIdx.x, c = first_column() * N;
   if (c >= p.cols) return;
@@ -184,16 +185,14 @@ Grid row_grid(int64_t rows, const EmbeddingProblem& p) {
 }  // namespace
 
 void embedding_cuda_fused_forward(RankContext& ctx, const EmbeddingForward& f) {
-  if (!all_take_packs(f.p.cols, f.weight, f.y)) return embedding_cuda_naive_forward(ctx, f);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(forward_kernel<T>, row_grid(f.p.tokens, f.p), row_threads(f.p), 0, cuda_stream(ctx), f.p,
-           f.tokens.data<int32_t>(), row_view<T>(f.weight), row_view<T>(f.y));
+    launch(embedding_fused_forward_kernel<T>, row_grid(f.p.tokens, f.p), row_threads(f.p), 0,
+           cuda_stream(ctx), f.p, f.tokens.data<int32_t>(), row_view<T>(f.weight), row_view<T>(f.y));
   });
 }
 
 void embedding_cuda_fused_backward(RankContext& ctx, const EmbeddingBackward& b) {
-  if (!all_take_packs(b.p.cols, b.dy, b.dweight.tensor)) return embedding_cuda_naive_backward(ctx, b);
   const Stream stream = cuda_stream(ctx);
   const EmbeddingScratch at(b.p);
   const Lists lists = lists_in(b.workspace.raw(), at, b.tokens.data<int32_t>());
@@ -210,8 +209,8 @@ void embedding_cuda_fused_backward(RankContext& ctx, const EmbeddingBackward& b)
            row_view<T>(b.dy), sums);
     with_grad_dtype<T>(b.dweight.tensor.dtype(), [&](auto grad) {
       using G = decltype(grad);
-      launch(backward_kernel<T, G>, row_grid(b.p.vocab, b.p), row_threads(b.p), 0, stream, b.p, lists,
-             row_view<T>(b.dy), sums, row_view<G>(b.dweight.tensor), b.dweight.accumulate);
+      launch(embedding_fused_backward_kernel<T, G>, row_grid(b.p.vocab, b.p), row_threads(b.p), 0, stream,
+             b.p, lists, row_view<T>(b.dy), sums, row_view<G>(b.dweight.tensor), b.dweight.accumulate);
     });
   });
 }

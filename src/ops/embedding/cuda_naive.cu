@@ -1,7 +1,8 @@
 // naive: the readable baseline. Forward copies one row per block. Backward gives each vocabulary row a block
 // that walks all tokens in order and sums those that used it: no atomics, so the same bits every time.
-// Floor: forward moves each token's row twice, 2 * tokens * cols * element size bytes; backward reads dy once
-// and writes the whole gradient. What naive adds is vocab * tokens * 4 bytes of token reads, from cache.
+// Memory bound: forward moves each token's row twice, 2 * tokens * cols * element size bytes; backward reads
+// dy once and writes the whole gradient. What naive adds is vocab * tokens * 4 bytes of token reads, from
+// cache.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/embedding/embedding.h"
@@ -25,7 +26,7 @@ __global__ void backward_kernel(EmbeddingProblem p, const int32_t* tokens, RowVi
                                 bool accumulate) {
   __shared__ int32_t tile[kThreads];
   const int64_t v = blockIdx.x;
-  // Counted by whole blocks, so that all threads of the block meet at every barrier.
+  // Counted by whole blocks, so that all threads of the block reach every barrier.
   for (int64_t begin = static_cast<int64_t>(blockIdx.y) * kThreads; begin < p.cols; begin += column_step()) {
     const int64_t c = begin + threadIdx.x;
     Accum<T> sum = 0;

@@ -24,7 +24,7 @@ struct EmbeddingScratch {
       return begin;
     };
     counts = ints(p.vocab);
-    cursors = ints(2);  // beside the counts: both begin as zero
+    cursors = ints(2);  // next to the counts: both start as zero
     starts = ints(p.vocab);
     first_runs = ints(p.vocab);
     slots = ints(p.tokens);

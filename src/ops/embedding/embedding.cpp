@@ -27,11 +27,14 @@ std::size_t fused_workspace(const EmbeddingProblem& p, Pass pass) {
 
 const Variant<EmbeddingOp> kRows[] = {
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, embedding_cpu_naive_forward,
-     embedding_cpu_naive_backward},
+     embedding_cpu_naive_backward, "embedding/cpu_naive.cpp"},
     {"fused", DeviceType::cuda, needs_packs<EmbeddingProblem>, kSaves, fused_workspace, cost,
-     KILN_CUDA_FN(embedding_cuda_fused_forward), KILN_CUDA_FN(embedding_cuda_fused_backward)},
+     KILN_CUDA_FN(embedding_cuda_fused_forward), KILN_CUDA_FN(embedding_cuda_fused_backward),
+     Kernels("embedding_fused_forward_kernel",
+             "count_kernel start_kernel place_kernel order_kernel run_sums_kernel "
+             "embedding_fused_backward_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(embedding_cuda_naive_forward),
-     KILN_CUDA_FN(embedding_cuda_naive_backward)},
+     KILN_CUDA_FN(embedding_cuda_naive_backward), Kernels("forward_kernel", "backward_kernel")},
 };
 
 }  // namespace
@@ -43,7 +46,8 @@ Tensor embedding(RankContext& ctx, const Tensor& tokens, const ParamRef& weight,
   ParamUse w(weight, ctx.tape().counts_uses());
   if (weight.shape().rank() != 2)
     fail(EmbeddingOp::kName, cat("weight is ", weight.shape().str(), ", [vocab, C] is needed"));
-  const EmbeddingProblem p{tokens.numel(), weight.shape()[0], weight.shape()[1], w.tensor().dtype()};
+  const EmbeddingProblem p{tokens.numel(), weight.shape()[0], weight.shape()[1], w.tensor().dtype(),
+                           vectorizable(w.tensor())};
   OpCall<EmbeddingOp> call(ctx, p, variant);
   Shape shape = tokens.shape();
   shape.push_back(p.cols);
@@ -58,9 +62,11 @@ void EmbeddingOp::run_backward(BackwardPass& pass) {
   BackwardCall<EmbeddingOp> call(pass);
   const GradSlot dw = param_grad(pass.param(0));
   if (dw.wanted()) {
+    EmbeddingProblem p = call.problem();
+    p.vectorizable = all_vectorizable(pass.grad_out(), dw.tensor);
+    call.choose(p);
     const Tensor workspace = call.workspace();
-    call.run({call.problem(), pass.grad_out(), pass.saved("tokens"), dw, workspace},
-             {{"dweight", dw.tensor}});
+    call.run({p, pass.grad_out(), pass.saved("tokens"), dw, workspace}, {{"dweight", dw.tensor}});
   }
   param_grad_done(*pass.param(0).param);
 }

@@ -16,6 +16,7 @@ inline constexpr int32_t kTokenElsewhere = std::numeric_limits<int32_t>::min();
 struct EmbeddingProblem {
   int64_t tokens, vocab, cols;
   DType dtype;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 };
 
 struct EmbeddingForward {
@@ -36,6 +37,7 @@ struct EmbeddingBackward {
 
 struct EmbeddingOp {
   static constexpr const char* kName = "embedding";
+  static constexpr OpKind kKind = OpKind::embedding;
   static constexpr const char* kSummary = "y = W[tokens]";
   using Problem = EmbeddingProblem;
   using Forward = EmbeddingForward;

@@ -29,7 +29,7 @@ Blocking blocking(const CpuGemm& g, const GemmKernel& kernel) {
   Blocking b;
   b.depth = multiple_above(g.K, kernel.k_multiple);
   // Adding to an old C must add the finished sum, or the bits would depend on KC: then the sum is kept apart.
-  // So it is where AMX goes over C more than once: its tiles lie 16 rows apart, and in a C whose rows are a
+  // So it is where AMX goes over C more than once: its tiles are 16 rows apart, and in a C whose rows are a
   // power of two long those fall on the same few lines of the cache.
   const bool one_pass = b.depth <= kernel.KC;
   b.direct = g.out == DType::f32 && g.alpha == 1 && (one_pass || kernel.adds_finished_sum) &&
@@ -81,7 +81,7 @@ class Product {
     return static_cast<const std::byte*>(base) + elements * static_cast<int64_t>(size_of(g_.in));
   }
 
-  // Where block k of panel p begins: a block's panels lie one after another, so that a kernel can fetch the
+  // Where block k of panel p begins: a block's panels are one after another, so that a kernel can fetch the
   // next one while it works.
   int64_t packed_at(int64_t k, int64_t p, int64_t column_panels) const {
     const int64_t block = std::min(kernel_.KC, b_.depth - k);
@@ -105,7 +105,7 @@ class Product {
     const int64_t MR = kernel_.MR, NR = kernel_.NR;
     const int64_t row_panels = (end - begin + MR - 1) / MR, column_panels = (columns + NR - 1) / NR;
     const int64_t a_bytes = multiple_above(row_panels * MR * kernel_.KC * kernel_.element, 64);
-    // Sums stand tile by tile, [column panel][row panel][MR][NR]. Direct: one tile, for the edges.
+    // Sums are stored tile by tile, [column panel][row panel][MR][NR]. Direct: one tile, for the edges.
     const int64_t sum_count = MR * NR * (b_.direct ? 1 : row_panels * column_panels);
     std::byte* a = ctx_.pool().scratch(static_cast<std::size_t>(a_bytes) +
                                        static_cast<std::size_t>(sum_count) * sizeof(float));
@@ -183,7 +183,7 @@ class Product {
   std::byte* packed_;
 };
 
-void clear(const CpuGemm& g) {  // no step of K: the product is zero
+void clear(const CpuGemm& g) {  // no step of K: the result is zero
   if (g.accumulate) return;
   const std::size_t row = static_cast<std::size_t>(g.N) * size_of(g.out);
   for (int64_t m = 0; m < g.M; ++m) {

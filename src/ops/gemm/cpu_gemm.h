@@ -1,4 +1,4 @@
-// The CPU's matrix product: C[M, N] (=|+=) A[M, K] B[K, N], any strides on A and B, in the rank's thread pool
+// The CPU's GEMM: C[M, N] (=|+=) A[M, K] B[K, N], any strides on A and B, in the rank's thread pool
 // and instruction set. Sums run over K in fixed blocks, so results do not depend on the number of threads.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The innermost part of the matrix product, one per instruction set and input format: how a panel is packed
+// The GEMM microkernel, one per instruction set and input format: how a panel is packed
 // and how two panels are multiplied. Everything around it (blocking, threads, edges) is in cpu_gemm.cpp.
 #pragma once
 
@@ -23,9 +23,9 @@ struct GemmKernel {
   int64_t KC;              // depth of a block: NR x KC of B stays in the first-level cache
   int64_t k_multiple;      // panels are padded with zeros to this depth
   int64_t element;         // bytes of a packed value
-  bool adds_finished_sum;  // multiply(add) adds the whole sum to C; AMX goes on summing from C instead
+  bool adds_finished_sum;  // multiply(add) adds the whole sum to C; AMX continues the sum in C instead
   // Packs as many panels as `count` rows (columns) fill, `panel_bytes` apart; rows past `count` and steps
-  // past `depth` become zero. Several at once, because a source whose rows lie side by side is read a whole
+  // past `depth` become zero. Several at once, because a source whose rows are side by side is read a whole
   // line of memory at a time.
   void (*pack_a)(const PanelSource& src, int64_t count, int64_t depth, void* panels, int64_t panel_bytes);
   void (*pack_b)(const PanelSource& src, int64_t count, int64_t depth, void* panels, int64_t panel_bytes);

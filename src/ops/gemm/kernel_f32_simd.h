@@ -57,7 +57,7 @@ static inline void store_step(float* panel, int64_t k, int64_t depth, int64_t i,
   }
 }
 
-// Steps of K lie side by side in memory: transpose blocks of W rows by W steps.
+// Steps of K are side by side in memory: transpose blocks of W rows by W steps.
 template <int Width, class T>
 static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t depth, float* panel) {
   constexpr int W = F32::kWidth;
@@ -86,7 +86,7 @@ static void pack_k_dense(const T* src, int64_t stride, int64_t count, int64_t de
   }
 }
 
-// Rows (columns) lie side by side: copy, one step of K after another through all panels.
+// Rows (columns) are side by side: copy, one step of K after another through all panels.
 template <int Width, class T>
 static void pack_rows_dense(const T* src, int64_t k_stride, int64_t count, int64_t depth, char* panels,
                             int64_t panel_bytes) {

@@ -3,7 +3,7 @@
 
 namespace kiln {
 
-void draw_weights_cpu_naive(RankContext& ctx, const DrawWeightsForward& f) {
+void init_weights_cpu_naive(RankContext& ctx, const InitWeightsForward& f) {
   with_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* w = f.flat.data<T>();

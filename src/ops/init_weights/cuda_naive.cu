@@ -1,6 +1,6 @@
 // naive: the readable baseline. One thread per weight, the same bits as on the CPU (see base/rng.h).
-// Floor: writes each weight once, count * element size bytes; about 90 operations a value, so it is the
-// arithmetic that takes the time. It runs once, at the start.
+// Writes each weight once, count * element size bytes, but is compute bound: about 90 operations a value. It
+// runs once, at the start.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/init_weights/init_weights.h"
@@ -9,8 +9,8 @@ namespace kiln {
 namespace {
 
 template <class T>
-__global__ void draw_kernel(DrawWeightsProblem p, T* w, int16_t* low, ParamInit init, PhiloxKey key,
-                            int64_t first, WeightSlice slice) {
+__global__ void init_weights_kernel(InitWeightsProblem p, T* w, int16_t* low, ParamInit init, PhiloxKey key,
+                                    int64_t first, WeightSlice slice) {
   const int64_t i = flat_index();
   if (i >= p.count) return;
   const float value = drawn_weight(init, key, slice.at(first + i));
@@ -27,10 +27,10 @@ __global__ void draw_kernel(DrawWeightsProblem p, T* w, int16_t* low, ParamInit 
 
 }  // namespace
 
-void draw_weights_cuda_naive(RankContext& ctx, const DrawWeightsForward& f) {
+void init_weights_cuda_naive(RankContext& ctx, const InitWeightsForward& f) {
   with_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(draw_kernel<T>, flat_grid(f.p.count), kThreads, 0, cuda_stream(ctx), f.p, f.flat.data<T>(),
+    launch(init_weights_kernel<T>, flat_grid(f.p.count), kThreads, 0, cuda_stream(ctx), f.p, f.flat.data<T>(),
            f.p.split ? f.low.data<int16_t>() : nullptr, f.init, f.key, f.first, f.slice);
   });
 }

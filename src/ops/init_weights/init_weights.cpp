@@ -6,25 +6,41 @@
 namespace kiln {
 namespace {
 
-Cost cost(const DrawWeightsProblem& p, Pass) {  // about 60 integer and 30 floating operations a value
+Cost cost(const InitWeightsProblem& p, Pass) {  // about 60 integer and 30 floating operations a value
   return {90.0 * static_cast<double>(p.count),
           static_cast<double>(p.count) * static_cast<double>(size_of(p.dtype) + (p.split ? 2 : 0))};
 }
 
-const Variant<DrawWeightsOp> kRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, draw_weights_cpu_naive, nullptr},
-    {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(draw_weights_cuda_naive), nullptr},
+const Variant<InitWeightsOp> kRows[] = {
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     init_weights_cpu_naive,
+     nullptr,
+     "init_weights/cpu_naive.cpp"},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(init_weights_cuda_naive),
+     nullptr,
+     "init_weights_kernel"},
 };
 
 }  // namespace
 
-std::span<const Variant<DrawWeightsOp>> DrawWeightsOp::rows() { return kRows; }
+std::span<const Variant<InitWeightsOp>> InitWeightsOp::rows() { return kRows; }
 
-void draw_weights(RankContext& ctx, const Tensor& flat, const Tensor& low, const ParamInit& init,
+void init_weights(RankContext& ctx, const Tensor& flat, const Tensor& low, const ParamInit& init,
                   std::string_view name, int64_t first, const WeightSlice& slice) {
-  check_float_tensor(ctx, DrawWeightsOp::kName, "flat", flat);
-  const DrawWeightsProblem p{flat.numel(), flat.dtype(), low.defined()};
-  OpCall<DrawWeightsOp> call(ctx, p);
+  check_float_tensor(ctx, InitWeightsOp::kName, "flat", flat);
+  const InitWeightsProblem p{flat.numel(), flat.dtype(), low.defined()};
+  OpCall<InitWeightsOp> call(ctx, p);
   call.run({p, flat, low, init, philox_key(ctx.seed(), name), first, slice}, {{"flat", flat}});
 }
 

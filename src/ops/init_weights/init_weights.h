@@ -7,14 +7,14 @@
 
 namespace kiln {
 
-struct DrawWeightsProblem {
+struct InitWeightsProblem {
   int64_t count;
   DType dtype;
   bool split;
 };
 
-struct DrawWeightsForward {
-  DrawWeightsProblem p;
+struct InitWeightsForward {
+  InitWeightsProblem p;
   const Tensor& flat;
   const Tensor& low;  // undefined unless split
   ParamInit init;
@@ -23,13 +23,14 @@ struct DrawWeightsForward {
   WeightSlice slice;
 };
 
-struct DrawWeightsOp {
-  static constexpr const char* kName = "draw_weights";
+struct InitWeightsOp {
+  static constexpr const char* kName = "init_weights";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "initial weights: truncated normals from Philox counters, or ones";
-  using Problem = DrawWeightsProblem;
-  using Forward = DrawWeightsForward;
+  using Problem = InitWeightsProblem;
+  using Forward = InitWeightsForward;
   using Backward = NoBackward;
-  static std::span<const Variant<DrawWeightsOp>> rows();
+  static std::span<const Variant<InitWeightsOp>> rows();
   static Problem example() { return {65536, DType::f32, false}; }
 };
 
@@ -38,7 +39,7 @@ KILN_HD inline float drawn_weight(const ParamInit& init, PhiloxKey key, int64_t 
   return exact::mul(init.std, philox_truncated_normal(key, static_cast<uint64_t>(index), init.bound));
 }
 
-void draw_weights_cpu_naive(RankContext& ctx, const DrawWeightsForward& f);
-void draw_weights_cuda_naive(RankContext& ctx, const DrawWeightsForward& f);
+void init_weights_cpu_naive(RankContext& ctx, const InitWeightsForward& f);
+void init_weights_cuda_naive(RankContext& ctx, const InitWeightsForward& f);
 
 }  // namespace kiln

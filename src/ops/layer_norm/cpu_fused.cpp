@@ -1,6 +1,6 @@
 // fused: vectors of fp32, each row brought into the first cache once, in both directions. The gradients of
 // weight and bias are summed in fixed chunks of rows (ops/cpu_fused.h).
-// Floor: 2 * rows * cols * element size bytes forward, 3 times backward.
+// Memory bound: 2 * rows * cols * element size bytes forward, 3 times backward.
 #include "ops/cpu_fused.h"
 #include "ops/layer_norm/layer_norm.h"
 

@@ -53,7 +53,7 @@ void grad_x(RankContext& ctx, const LayerNormBackward& b) {
   });
 }
 
-// Sums over rows, in order: columns are shared out among threads, rows are not. value(r, c) is a row's share.
+// Sums over rows, in order: columns are split among threads, rows are not. value(r, c) is a row's summand.
 template <class T, class F>
 void grad_column(RankContext& ctx, const LayerNormBackward& b, const GradSlot& slot, F value) {
   with_grad_type<T>(slot, [&](auto zero) {

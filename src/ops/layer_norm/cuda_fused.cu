@@ -1,9 +1,8 @@
 // fused: each row read once, kept in registers through both sums and the output (cuda_device/row_packs.cuh).
 // A group of threads walks several rows with weight and bias in registers; the gradients of these are summed
-// over a group's rows there, per block into the workspace, and over the blocks by a second kernel. A tensor
-// whose rows do not begin at a multiple of 16 bytes takes naive's kernels.
-// Floor: forward reads x and writes y; backward reads x and dy and writes dx (with `accumulate`, reads it
-// too).
+// over a group's rows there, per block into the workspace, and over the blocks by a second kernel.
+// Memory bound: forward reads x and writes y; backward reads x and dy and writes dx (with `accumulate`, reads
+// it too).
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/row_packs.cuh"
 #include "ops/layer_norm/layer_norm.h"
@@ -19,7 +18,8 @@ struct ForwardRows {
 };
 
 template <class T, int kPacks>
-__global__ void __launch_bounds__(most_threads(kPacks)) forward_kernel(LayerNormProblem p, ForwardRows<T> f) {
+__global__ void __launch_bounds__(most_threads(kPacks))
+    layer_norm_fused_forward_kernel(LayerNormProblem p, ForwardRows<T> f) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   const float cols = static_cast<float>(p.cols);
@@ -76,7 +76,7 @@ struct BackwardRows {
 // dw = sum over rows of dy * n, db = sum over rows of dy. dy is 0 beyond the row, and adds nothing to any.
 template <class T, int kPacks>
 __global__ void __launch_bounds__(most_threads(kPacks), 1)
-    backward_kernel(LayerNormProblem p, BackwardRows<T> b) {
+    layer_norm_fused_backward_kernel(LayerNormProblem p, BackwardRows<T> b) {
   constexpr int N = Pack<T>::kSize;
   const int64_t packs = p.cols / N, step = static_cast<int64_t>(gridDim.x) * blockDim.y;
   const float cols = static_cast<float>(p.cols);
@@ -136,22 +136,19 @@ int64_t forward_blocks(const RowGroups& g, int64_t rows) {
 }  // namespace
 
 void layer_norm_cuda_fused_forward(RankContext& ctx, const LayerNormForward& f) {
-  if (!all_take_packs(f.p.cols, f.x, f.weight, f.bias, f.y)) return layer_norm_cuda_naive_forward(ctx, f);
   const RowGroups g = row_groups(f.p, Pass::forward);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const ForwardRows<T> rows{row_view<T>(f.x), row_view<T>(f.y),     f.weight.data<T>(),
                               f.bias.data<T>(), f.mean.data<float>(), f.rstd.data<float>()};
     with_packs(g.packs, [&](auto packs) {
-      launch(forward_kernel<T, decltype(packs)::value>, Grid(forward_blocks(g, f.p.rows)), block_of(g), 0,
-             cuda_stream(ctx), f.p, rows);
+      launch(layer_norm_fused_forward_kernel<T, decltype(packs)::value>, Grid(forward_blocks(g, f.p.rows)),
+             block_of(g), 0, cuda_stream(ctx), f.p, rows);
     });
   });
 }
 
 void layer_norm_cuda_fused_backward(RankContext& ctx, const LayerNormBackward& b) {
-  if (!all_take_packs(b.p.cols, b.x, b.dy, b.weight, b.dx.tensor))
-    return layer_norm_cuda_naive_backward(ctx, b);
   const Stream stream = cuda_stream(ctx);
   const RowGroups g = row_groups(b.p, Pass::backward);
   auto* partial = reinterpret_cast<float*>(b.workspace.raw());
@@ -167,7 +164,7 @@ void layer_norm_cuda_fused_backward(RankContext& ctx, const LayerNormBackward& b
                                b.dbias.wanted() ? partial + g.blocks * b.p.cols : nullptr,
                                b.dx.accumulate};
     with_packs(g.packs, [&](auto packs) {
-      launch(backward_kernel<T, decltype(packs)::value>, Grid(g.blocks), block_of(g),
+      launch(layer_norm_fused_backward_kernel<T, decltype(packs)::value>, Grid(g.blocks), block_of(g),
              partial_shared_bytes(g, b.p.cols), stream, b.p, rows);
     });
     if (b.dweight.wanted()) sum_partials<T>(rows.dweight, g.blocks, b.p.cols, b.dweight, stream);

@@ -1,7 +1,7 @@
 // naive: the readable baseline. One block per row reads it three times (mean, variance, output); backward
 // twice, and the weight's and the bias's gradients are kernels of their own that walk down the columns.
-// Floor: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads x and dy and
-// writes dx, 3 times.
+// Memory bound: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads x and dy
+// and writes dx, 3 times.
 #include "ops/cuda_device/column_sum.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"

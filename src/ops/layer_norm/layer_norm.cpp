@@ -36,13 +36,15 @@ std::size_t block_workspace(const LayerNormProblem& p, Pass pass) {
 
 const Variant<LayerNormOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<LayerNormProblem>, kSaves, fused_workspace, cost,
-     layer_norm_cpu_fused_forward, layer_norm_cpu_fused_backward},
+     layer_norm_cpu_fused_forward, layer_norm_cpu_fused_backward, "layer_norm/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, layer_norm_cpu_naive_forward,
-     layer_norm_cpu_naive_backward},
+     layer_norm_cpu_naive_backward, "layer_norm/cpu_naive.cpp"},
     {"fused", DeviceType::cuda, needs_short_packed_rows<LayerNormProblem>, kSaves, block_workspace, cost,
-     KILN_CUDA_FN(layer_norm_cuda_fused_forward), KILN_CUDA_FN(layer_norm_cuda_fused_backward)},
+     KILN_CUDA_FN(layer_norm_cuda_fused_forward), KILN_CUDA_FN(layer_norm_cuda_fused_backward),
+     Kernels("layer_norm_fused_forward_kernel", "layer_norm_fused_backward_kernel sum_partials_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(layer_norm_cuda_naive_forward),
-     KILN_CUDA_FN(layer_norm_cuda_naive_backward)},
+     KILN_CUDA_FN(layer_norm_cuda_naive_backward),
+     Kernels("forward_kernel", "grad_x_kernel column_sum_kernel")},
 };
 
 }  // namespace
@@ -57,7 +59,8 @@ Tensor layer_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, con
   check_param_dtype(LayerNormOp::kName, bias, b.tensor(), x.dtype());
   check_column_param(LayerNormOp::kName, "weight", weight, x);
   check_column_param(LayerNormOp::kName, "bias", bias, x);
-  const LayerNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
+  const LayerNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps,
+                           all_vectorizable(x, w.tensor(), b.tensor())};
   OpCall<LayerNormOp> call(ctx, p, variant);
   Tensor y = ctx.empty(x.shape(), p.dtype);
   const Tensor mean = call.extra("mean"), rstd = call.extra("rstd");
@@ -72,9 +75,12 @@ void LayerNormOp::run_backward(BackwardPass& pass) {
     ParamUse w(pass.param(0), false);
     const GradSlot dx = pass.grad_in(0);
     const GradSlot dw = param_grad(pass.param(0)), db = param_grad(pass.param(1));
+    LayerNormProblem p = call.problem();
+    p.vectorizable = all_vectorizable(pass.grad_out(), pass.saved("x"), w.tensor(), dx.tensor);
+    call.choose(p);
     const Tensor workspace = call.workspace();
-    call.run({call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("mean"),
-              pass.saved("rstd"), dx, dw, db, workspace},
+    call.run({p, pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("mean"), pass.saved("rstd"), dx, dw,
+              db, workspace},
              {{"dx", dx.tensor}, {"dweight", dw.tensor}, {"dbias", db.tensor}});
   }
   param_grad_done(*pass.param(1).param);

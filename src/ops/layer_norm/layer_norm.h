@@ -12,6 +12,7 @@ struct LayerNormProblem {
   int64_t rows, cols;
   DType dtype;
   float eps;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 };
 
 struct LayerNormForward {
@@ -40,6 +41,7 @@ struct LayerNormBackward {
 
 struct LayerNormOp {
   static constexpr const char* kName = "layer_norm";
+  static constexpr OpKind kKind = OpKind::norm;
   static constexpr const char* kSummary = "y = (x - mean(x)) / sqrt(var(x) + eps) * w + b";
   using Problem = LayerNormProblem;
   using Forward = LayerNormForward;

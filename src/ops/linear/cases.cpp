@@ -1,5 +1,7 @@
 #include "ops/linear/linear.h"
 
+#include <algorithm>
+
 #include "ops/cases/bench_case.h"
 
 namespace kiln {
@@ -31,6 +33,40 @@ std::vector<OpCase> linear_cases() {
   return cases;
 }
 
+namespace {
+
+// Some rows of x against some rows of the weight, in runs: the first, the last, and some between. Of y that
+// is a rectangle for each run; of dx the sum of all.
+SampledCase sample_rectangles(const BenchShape& s, const Sampling& sampling) {
+  constexpr int64_t kRun = 40, kRuns = 5;
+  const OpBench bench = linear_bench();
+  const int64_t rows = s["rows"], in = s["in"], out = s["out"];
+  const auto make = [&](int64_t m, int64_t n) { return bench.make({{"rows", m}, {"in", in}, {"out", n}}); };
+  if (out <= 2 * kRun || static_cast<double>(rows * in * out) <= sampling.work)
+    return sample_rows([&](int64_t m) { return make(m, out); }, rows, static_cast<double>(in * out),
+                       sampling);
+  SampledCase c{make(rows, out), {}};
+  const std::vector<int64_t> taken = sampling.pick(rows, static_cast<double>(in * kRun * kRuns));
+  int64_t columns = 0;
+  const Sampling runs{sampling.seed, static_cast<double>(kRuns), kRuns};
+  for (const int64_t run : runs.pick((out + kRun - 1) / kRun, 1, 1)) {
+    const int64_t begin = run * kRun, count = std::min(kRun, out - begin);
+    columns += count;
+    Slice weight, y{taken};
+    for (int64_t n = begin; n < begin + count; ++n) weight.rows.push_back(n);
+    y.col = begin;
+    y.cols = count;
+    c.parts.push_back(
+        {make(static_cast<int64_t>(taken.size()), count), {{0, Slice{taken}}, {1, weight}}, {y}});
+  }
+  c.taken = static_cast<int64_t>(taken.size());
+  c.total = rows;
+  c.work = static_cast<double>(rows * out) / static_cast<double>(c.taken * columns);
+  return c;
+}
+
+}  // namespace
+
 OpBench linear_bench() {
   using K = CaseInput::Kind;
   return {"linear",
@@ -50,7 +86,8 @@ OpBench linear_bench() {
           },
           {{"forward", Pass::forward},
            {"dgrad", Pass::backward, {"x"}, 0.5},
-           {"wgrad", Pass::backward, {"weight"}, 0.5}}};
+           {"wgrad", Pass::backward, {"weight"}, 0.5}},
+          sample_rectangles};
 }
 
 }  // namespace kiln

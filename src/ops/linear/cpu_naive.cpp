@@ -1,5 +1,5 @@
-// The three products as plain loops: the definition the fast ones are checked against. Each output row is
-// summed over its inner axis in index order, so the result does not depend on how rows are shared out.
+// The three matmuls as plain loops: the definition the fast ones are checked against. Each output row is
+// summed over its inner axis in index order, so the result does not depend on how rows are split.
 #include <vector>
 
 #include "ops/cpu_rows.h"

@@ -1,5 +1,5 @@
-// The three products through the packed GEMM: y = x W^T, dx = dy W, dW = dy^T x. Transposes are strides;
-// nothing is copied whole. Floor: 2 rows in out operations each at the FMA (or AMX) rate of doctor's
+// The three matmuls through the packed GEMM: y = x W^T, dx = dy W, dW = dy^T x. Transposes are strides;
+// nothing is copied whole. Compute bound: 2 rows in out operations each at the FMA (or AMX) rate of doctor's
 // ceilings.
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-// few_rows: y = x W^T for a handful of rows, as in decoding, where every weight is used a few times only and
-// reading it is all the work. A row of W goes straight from memory into the products with all rows of x;
+// small_m: y = x W^T for a handful of rows, as in decoding, where every weight is used a few times only and
+// reading it is all the work. A row of W goes straight from memory into the dot products with all rows of x;
 // `packed` would first write a copy of W, and read that.
 //
-//   floor   in x out weights read once at the memory's rate; the multiply-adds are a few per weight
+//   bound   in x out weights read once at the memory's rate; the multiply-adds are a few per weight
 //   bits    each y is one vector of partial sums along k in order and a fixed sum over its lanes: they depend
 //           neither on the number of threads nor on how many rows x has
 //
@@ -16,7 +16,7 @@ namespace {
 constexpr int kMostRows = 8;
 
 template <class T>
-struct FewRowsTask {
+struct SmallMTask {
   const float* x;  // [rows][depth], zeros after `in`
   int64_t depth, in;
   const T* weight;  // row n is weight + n * weight_row
@@ -31,27 +31,27 @@ int64_t padded_depth(int64_t in) { return (in + 15) / 16 * 16; }
 }  // namespace
 }  // namespace kiln
 
-#define KILN_SIMD_FILE "ops/linear/cpu_few_rows_simd.h"
+#define KILN_SIMD_FILE "ops/linear/cpu_small_m_simd.h"
 #include "device/cpu/simd_each.h"
 
 namespace kiln {
 namespace {
 
 template <class T>
-using TaskFunction = void (*)(const FewRowsTask<T>&);
+using TaskFunction = void (*)(const SmallMTask<T>&);
 
 // One instance for each number of rows, so that all sums stay in registers.
 template <class T, int kRows = 1>
 TaskFunction<T> task_for(CpuIsa isa, int64_t rows) {
   if constexpr (kRows > kMostRows) {
-    throw Error(cat("[linear] few_rows was given ", rows, " rows"));
+    throw Error(cat("[linear] small_m was given ", rows, " rows"));
   } else {
     if (rows != kRows) return task_for<T, kRows + 1>(isa, rows);
-    return KILN_SIMD_PICK(isa, few_rows<kRows, T>);
+    return KILN_SIMD_PICK(isa, small_m<kRows, T>);
   }
 }
 
-// Shared out so that a chunk reads about 128 KiB of weights, whole groups of rows.
+// Split so that a chunk reads about 128 KiB of weights, whole groups of rows.
 int64_t rows_per_chunk(int64_t in, std::size_t element) {
   constexpr int64_t kGroup = 8;
   const int64_t rows = (int64_t{128} << 10) / std::max<int64_t>(1, in * static_cast<int64_t>(element));
@@ -60,18 +60,18 @@ int64_t rows_per_chunk(int64_t in, std::size_t element) {
 
 }  // namespace
 
-std::string linear_cpu_few_rows_unsupported(const LinearProblem& p, const DeviceTraits&) {
+std::string linear_cpu_small_m_unsupported(const LinearProblem& p, const DeviceTraits&) {
   if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on naive";
   if (p.rows > kMostRows) return cat("takes at most ", kMostRows, " rows, not ", p.rows);
   return {};
 }
 
-std::size_t linear_cpu_few_rows_workspace(const LinearProblem& p, Pass pass) {
+std::size_t linear_cpu_small_m_workspace(const LinearProblem& p, Pass pass) {
   if (pass == Pass::backward) return linear_cpu_packed_workspace(p, pass);
   return static_cast<std::size_t>(p.rows * padded_depth(p.in)) * sizeof(float);
 }
 
-void linear_cpu_few_rows_forward(RankContext& ctx, const LinearForward& f) {
+void linear_cpu_small_m_forward(RankContext& ctx, const LinearForward& f) {
   const LinearProblem& p = f.p;
   if (p.rows == 0 || p.out == 0) return;
   with_narrow_float(p.dtype, [&](auto zero) {

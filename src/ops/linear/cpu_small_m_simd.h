@@ -1,6 +1,6 @@
 // Rows of W against all rows of x; included once per vector width (device/cpu/simd_each.h).
 
-// Rows of W worked on together: enough sums in flight to hide an fma's latency, and no more than registers.
+// Rows of W processed together: enough sums in flight to hide an fma's latency, and no more than registers.
 // How many changes nothing in any one sum.
 template <int kRows>
 static constexpr int together() {
@@ -9,7 +9,7 @@ static constexpr int together() {
 }
 
 template <int kRows, int kTogether, class T>
-static void few_rows_group(const FewRowsTask<T>& t, int64_t n) {
+static void small_m_group(const SmallMTask<T>& t, int64_t n) {
   constexpr int W = F32::kWidth;
   F32 s[kTogether][kRows];
 #pragma GCC unroll 8
@@ -44,9 +44,9 @@ static void few_rows_group(const FewRowsTask<T>& t, int64_t n) {
 }
 
 template <int kRows, class T>
-static void few_rows(const FewRowsTask<T>& t) {
+static void small_m(const SmallMTask<T>& t) {
   constexpr int kTogether = together<kRows>();
   int64_t n = t.begin;
-  for (; n + kTogether <= t.end; n += kTogether) few_rows_group<kRows, kTogether>(t, n);
-  for (; n < t.end; ++n) few_rows_group<kRows, 1>(t, n);
+  for (; n + kTogether <= t.end; n += kTogether) small_m_group<kRows, kTogether>(t, n);
+  for (; n < t.end; ++n) small_m_group<kRows, 1>(t, n);
 }

@@ -1,4 +1,4 @@
-// The three products by cuBLASLt. The floor is the larger of 2 * rows * in * out operations on the tensor
+// The three matmuls by cuBLASLt. The roofline is the larger of 2 * rows * in * out operations on the tensor
 // cores and one pass over the three matrices; strided views go in as they are, through their row stride.
 #include "device/cuda/lt_matmul.h"
 #include "ops/cuda_device/rank.h"

@@ -21,7 +21,7 @@ const SaveDecl<LinearProblem> kSaves[] = {
 
 std::string lt_unsupported(const LinearProblem& p, const DeviceTraits& traits) {
   if (p.dtype == DType::bf16 && traits.compute_capability < 80)
-    return "bf16 products need compute capability 8.0";
+    return "bf16 matmuls need compute capability 8.0";
   return {};
 }
 
@@ -35,17 +35,18 @@ std::string packed_unsupported(const LinearProblem& p, const DeviceTraits&) {
 }
 
 const Variant<LinearOp> kRows[] = {
-    {"few_rows", DeviceType::cpu, linear_cpu_few_rows_unsupported, kSaves, linear_cpu_few_rows_workspace,
-     cost, linear_cpu_few_rows_forward, linear_cpu_packed_backward},
+    {"small_m", DeviceType::cpu, linear_cpu_small_m_unsupported, kSaves, linear_cpu_small_m_workspace, cost,
+     linear_cpu_small_m_forward, linear_cpu_packed_backward,
+     Kernels("linear/cpu_small_m.cpp", "gemm/cpu_gemm.cpp")},
     {"packed", DeviceType::cpu, packed_unsupported, kSaves, linear_cpu_packed_workspace, cost,
-     linear_cpu_packed_forward, linear_cpu_packed_backward},
+     linear_cpu_packed_forward, linear_cpu_packed_backward, "gemm/cpu_gemm.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, linear_cpu_naive_forward,
-     linear_cpu_naive_backward},
+     linear_cpu_naive_backward, "linear/cpu_naive.cpp"},
     {"lt", DeviceType::cuda, lt_unsupported, kSaves, nullptr, cost, KILN_CUDA_FN(linear_cuda_lt_forward),
-     KILN_CUDA_FN(linear_cuda_lt_backward)},
+     KILN_CUDA_FN(linear_cuda_lt_backward), "cublasLtMatmul"},
     // Below the true one: its inputs lose 13 of 24 bits, which only a person may decide.
     {"lt_tf32", DeviceType::cuda, tf32_unsupported, kSaves, nullptr, cost,
-     KILN_CUDA_FN(linear_cuda_lt_tf32_forward), KILN_CUDA_FN(linear_cuda_lt_tf32_backward)},
+     KILN_CUDA_FN(linear_cuda_lt_tf32_forward), KILN_CUDA_FN(linear_cuda_lt_tf32_backward), "cublasLtMatmul"},
 };
 
 }  // namespace

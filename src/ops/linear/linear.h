@@ -1,4 +1,4 @@
-// y = x W^T. Row-major, weights [out, in]. Three matrix products carry all of training: forward, dgrad
+// y = x W^T. Row-major, weights [out, in]. Three matmuls carry all of training: forward, dgrad
 // (dx = dy W) and wgrad (dW = dy^T x).
 #pragma once
 
@@ -34,6 +34,7 @@ struct LinearBackward {
 
 struct LinearOp {
   static constexpr const char* kName = "linear";
+  static constexpr OpKind kKind = OpKind::gemm;
   static constexpr const char* kSummary = "y = x W^T";
   using Problem = LinearProblem;
   using Forward = LinearForward;
@@ -48,9 +49,9 @@ Tensor linear(RankContext& ctx, const Tensor& x, const ParamRef& weight, std::st
 
 void linear_cpu_naive_forward(RankContext& ctx, const LinearForward& f);
 void linear_cpu_naive_backward(RankContext& ctx, const LinearBackward& b);
-std::string linear_cpu_few_rows_unsupported(const LinearProblem& p, const DeviceTraits& traits);
-std::size_t linear_cpu_few_rows_workspace(const LinearProblem& p, Pass pass);
-void linear_cpu_few_rows_forward(RankContext& ctx, const LinearForward& f);
+std::string linear_cpu_small_m_unsupported(const LinearProblem& p, const DeviceTraits& traits);
+std::size_t linear_cpu_small_m_workspace(const LinearProblem& p, Pass pass);
+void linear_cpu_small_m_forward(RankContext& ctx, const LinearForward& f);
 std::size_t linear_cpu_packed_workspace(const LinearProblem& p, Pass pass);
 void linear_cpu_packed_forward(RankContext& ctx, const LinearForward& f);
 void linear_cpu_packed_backward(RankContext& ctx, const LinearBackward& b);

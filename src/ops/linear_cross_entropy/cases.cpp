@@ -2,6 +2,7 @@
 
 #include "autograd/tape.h"
 #include "ops/cases/bench_case.h"
+#include "ops/cross_entropy/cross_entropy.h"
 
 namespace kiln {
 
@@ -63,6 +64,19 @@ OpBench linear_cross_entropy_bench() {
                           [](RankContext& ctx, std::span<const CaseArgument> in) {
                             return linear_cross_entropy(ctx, in[0].tensor, *in[1].param, in[2].tensor);
                           }};
+          },
+          {{"forward", Pass::forward}, {"backward", Pass::backward}},
+          [](const BenchShape& s, const Sampling& sampling) {
+            const OpBench bench = linear_cross_entropy_bench();
+            const auto make = [&](int64_t rows) {
+              BenchShape some = s;
+              some.set("rows", rows);
+              return bench.make(some);
+            };
+            SampledCase c = sample_rows(make, s["rows"], static_cast<double>(s["in"] * s["vocab"]), sampling);
+            c.parts[0].outputs = {Slice::whole()};  // one loss, of the rows whose targets are not ignored
+            c.elsewhere = {std::nullopt, std::nullopt, kIgnoreTarget};
+            return c;
           }};
 }
 

@@ -1,7 +1,7 @@
 // fused: for a chunk of rows at a time, logits = x W^T in fp32, each row's loss, the row turned into its
-// gradient (where it stands, or beside it in 16 bits), dx = dlogits W, dW += dlogits^T x. Then the next chunk
-// takes the same memory. Floor: the three products; composed also writes and reads the whole logits and their
-// gradient.
+// gradient (in place, or next to it in 16 bits), dx = dlogits W, dW += dlogits^T x. Then the next chunk
+// takes the same memory. Compute bound: the three matmuls; composed also writes and reads the whole logits
+// and their gradient.
 #include <algorithm>
 #include <limits>
 

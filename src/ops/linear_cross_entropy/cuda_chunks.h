@@ -11,7 +11,7 @@ namespace kiln {
 // The scratch: one chunk's logits, then every row's loss.
 struct CudaLossChunks {
   int64_t rows;        // of a chunk; the last one may have fewer
-  int64_t row_stride;  // elements between rows of logits: whole 128 bytes, which the products read best
+  int64_t row_stride;  // elements between rows of logits: whole 128 bytes, which the matmuls read best
   std::size_t losses;  // where they begin
   std::size_t total;
 
@@ -21,14 +21,14 @@ struct CudaLossChunks {
     const int64_t most = std::max<int64_t>(1, p.chunk_rows > 0 ? p.chunk_rows : best_rows(row_stride * size));
     const int64_t chunks = std::max<int64_t>(1, (p.rows + most - 1) / most);
     rows = (p.rows + chunks - 1) / chunks;
-    // Whole tiles of the products, where that makes no chunk larger than it may be.
+    // Whole matmul tiles, where that makes no chunk larger than it may be.
     rows = std::min((rows + 127) / 128 * 128, std::min(most, p.rows));
     losses = static_cast<std::size_t>(rows * row_stride * size);
     total = losses + static_cast<std::size_t>(p.rows) * sizeof(float);
   }
 
-  // Each chunk after the first reads and writes all of dW in fp32, 8 bytes an element, beside 6 operations
-  // an element and row. At 4.2 TB/s and 710 TFLOP/s that is 22 % of the products' time with 1024 rows and 6 %
+  // Each chunk after the first reads and writes all of dW in fp32, 8 bytes an element, for 6 operations
+  // an element and row. At 4.2 TB/s and 710 TFLOP/s that is 22 % of the matmuls' time with 1024 rows and 6 %
   // with 4096. So: 256 MiB of logits, but 4096 rows where they fit in 1.25 GiB, and never fewer than 1024.
   static int64_t best_rows(int64_t row_bytes) {
     const int64_t bytes = std::max<int64_t>(1, row_bytes);

@@ -1,8 +1,8 @@
 // fused: for a chunk of rows at a time, logits = x W^T, then one kernel that takes each row's loss and
 // overwrites the row with its gradient, then dx = dlogits W and dW += dlogits^T x in fp32. The next chunk
 // takes the same memory. Backward multiplies dx and dW by dloss / count, which stay on the GPU.
-// Floor: the three products; beside them each logit is written by its product, read and overwritten once
-// here, and read by two products, where composed also keeps logits and gradient whole.
+// Compute bound: the three matmuls. Also each logit is written by its matmul, read and overwritten once here,
+// and read by two matmuls, where composed also keeps logits and gradient whole.
 #include "device/cuda/lt_matmul.h"
 #include "ops/cross_entropy/cuda_rows.cuh"
 #include "ops/cuda_device/rank.h"
@@ -113,7 +113,7 @@ void take_losses(const LogitsChunk<T>& chunk, int64_t rows, Stream stream) {
   launch(long_row_kernel<T>, Grid(rows), 1024, 0, stream, chunk);
 }
 
-constexpr int kPieces = 4, kPiece = 4;  // pieces of four elements under way in a thread
+constexpr int kPieces = 4, kPiece = 4;  // pieces of four elements in flight in a thread
 
 // to = (or +=) dloss / count * saved
 template <int kWide, class S, class G>
@@ -154,7 +154,7 @@ void scaled(RankContext& ctx, const LinearCrossEntropyBackward& b, const Tensor&
   go(scale_kernel<1, S, G>, 1);
 }
 
-// The three products of `rows` rows from `first` on; the chunk's logits lie at `logits`.
+// The three matmuls of `rows` rows from `first` on; the chunk's logits lie at `logits`.
 struct ChunkProducts {
   RankContext& ctx;
   const LinearCrossEntropyForward& f;
@@ -229,7 +229,7 @@ void linear_cross_entropy_cuda_fused_forward(RankContext& ctx, const LinearCross
     if (p.dx) products.make_dx();
     if (p.dweight) products.add_to_dweight();
   }
-  // Of no rows the product is zero, and must still be written.
+  // With no rows the result is zero, and must still be written.
   if (p.rows == 0 && p.dweight) ChunkProducts{ctx, f, logits, chunks.row_stride, 0, 0}.add_to_dweight();
   launch(mean_loss_kernel<float>, Grid(1), 1024, 0, stream, p.rows, targets, losses, f.loss.data<float>(),
          f.count.defined() ? f.count.data<float>() : nullptr);

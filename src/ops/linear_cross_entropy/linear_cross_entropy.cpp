@@ -13,7 +13,7 @@ namespace {
 
 using Problem = LinearCrossEntropyProblem;
 
-// All products run in forward; backward only multiplies what they left by dloss.
+// All matmuls run in forward; backward only scales their results by dloss.
 Cost fused_cost(const Problem& p, Pass pass) {
   const double e = static_cast<double>(size_of(p.dtype));
   const double x = static_cast<double>(p.rows) * static_cast<double>(p.in),
@@ -41,7 +41,7 @@ const SaveDecl<Problem> kFusedSaves[] = {
 std::string cuda_fused_unsupported(const Problem& p, const DeviceTraits& traits) {
   if (p.dtype == DType::f64) return "computes in fp32, fp64 runs on composed";
   if (p.dtype == DType::bf16 && traits.compute_capability < 80)
-    return "bf16 products need compute capability 8.0";
+    return "bf16 matmuls need compute capability 8.0";
   return {};
 }
 
@@ -52,12 +52,13 @@ std::size_t cuda_fused_workspace(const Problem& p, Pass pass) {
 const Variant<LinearCrossEntropyOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<Problem>, kFusedSaves,
      linear_cross_entropy_cpu_fused_workspace, fused_cost, linear_cross_entropy_cpu_fused_forward,
-     linear_cross_entropy_cpu_fused_backward},
-    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     linear_cross_entropy_cpu_fused_backward, "linear_cross_entropy/cpu_fused.cpp gemm/cpu_gemm.cpp"},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
     {"fused", DeviceType::cuda, cuda_fused_unsupported, kFusedSaves, cuda_fused_workspace, fused_cost,
      KILN_CUDA_FN(linear_cross_entropy_cuda_fused_forward),
-     KILN_CUDA_FN(linear_cross_entropy_cuda_fused_backward)},
-    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     KILN_CUDA_FN(linear_cross_entropy_cuda_fused_backward),
+     Kernels("cublasLtMatmul held_row_kernel long_row_kernel loss_rows::mean_loss_kernel", "scale_kernel")},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
 };
 
 void check_arguments(RankContext& ctx, const Tensor& x, const ParamRef& weight, const Tensor& targets) {

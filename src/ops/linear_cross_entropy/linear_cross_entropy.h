@@ -42,6 +42,7 @@ struct LinearCrossEntropyBackward {
 
 struct LinearCrossEntropyOp {
   static constexpr const char* kName = "linear_cross_entropy";
+  static constexpr OpKind kKind = OpKind::gemm_loss;
   static constexpr const char* kSummary =
       "cross_entropy(x W^T, targets); fused: the logits never exist whole";
   using Problem = LinearCrossEntropyProblem;

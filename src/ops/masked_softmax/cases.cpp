@@ -1,5 +1,7 @@
 #include "ops/masked_softmax/masked_softmax.h"
 
+#include <algorithm>
+
 #include "ops/cases/bench_case.h"
 
 namespace kiln {
@@ -45,6 +47,27 @@ OpBench masked_softmax_bench() {
                           [o](RankContext& ctx, std::span<const CaseArgument> in) {
                             return masked_softmax(ctx, in[0].tensor, o);
                           }};
+          },
+          {{"forward", Pass::forward}, {"backward", Pass::backward}},
+          [](const BenchShape& s, const Sampling& sampling) {  // a query and the keys it sees are one problem
+            const OpBench bench = masked_softmax_bench();
+            const int64_t Q = s["queries"], K = s["keys"],
+                          hidden = s["full"] != 0 ? 0 : std::max<int64_t>(0, Q - K);
+            SampledCase c{bench.make(s), {}};
+            for (const int64_t at :
+                 sampling.pick(s["heads"] * (Q - hidden), static_cast<double>(K) + kCallOfNaive)) {
+              const int64_t q = hidden + at % (Q - hidden);
+              const int64_t visible = s["full"] != 0 ? K : q + 1 + K - Q;
+              BenchShape one = s;
+              one.set("heads", 1);
+              one.set("queries", 1);
+              one.set("keys", visible);
+              const Slice row{{at / (Q - hidden) * Q + q}, false, 0, visible};
+              c.parts.push_back({bench.make(one), {{0, row}}, {row}});
+            }
+            c.taken = static_cast<int64_t>(c.parts.size());
+            c.total = s["heads"] * (Q - hidden);
+            return c;
           }};
 }
 

@@ -1,6 +1,6 @@
 // fused: vectors of fp32 with our own exp, each row brought into cache once, and of it only what is seen.
-// Floor: the bytes of the cost function; for a causal square of scores, 1.5 of 2 passes over it forward and 2
-// of 3 backward.
+// Memory bound: the bytes of the cost function; for a causal square of scores, 1.5 of 2 passes over it
+// forward and 2 of 3 backward.
 #include "ops/cpu_fused.h"
 #include "ops/masked_softmax/masked_softmax.h"
 

@@ -1,7 +1,7 @@
 // Rows of masked_softmax's fused variant; included once per vector width (device/cpu/simd_each.h). The first
 // n of `cols` elements are seen.
 
-// `kept` is room for n exponentials in fp32, y itself where that is fp32; null: they are taken twice.
+// `kept` holds n exponentials in fp32, y itself where that is fp32; null: they are taken twice.
 template <class T>
 static void masked_softmax_row(const T* x, T* y, int64_t n, int64_t cols, float scale, float* kept) {
   float highest = -INFINITY;

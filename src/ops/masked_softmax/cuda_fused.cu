@@ -1,5 +1,5 @@
 // fused: softmax's row kernels (softmax/cuda_fused_rows.cuh) with a mask: what a row does not see is not
-// read. A tensor whose rows do not begin at a multiple of 16 bytes takes naive's kernels.
+// read.
 #include "ops/masked_softmax/masked_softmax.h"
 #include "ops/softmax/cuda_fused_rows.cuh"
 
@@ -8,7 +8,6 @@ namespace kiln {
 using namespace softmax_rows;
 
 void masked_softmax_cuda_fused_forward(RankContext& ctx, const MaskedSoftmaxForward& f) {
-  if (!all_take_packs(f.p.Tk, f.x, f.y)) return masked_softmax_cuda_naive_forward(ctx, f);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     run_forward<T>(ctx, f.p, ForwardRows<T>{row_view<T>(f.x), row_view<T>(f.y), f.p.rows, f.p.Tk, f.p.scale});
@@ -16,7 +15,6 @@ void masked_softmax_cuda_fused_forward(RankContext& ctx, const MaskedSoftmaxForw
 }
 
 void masked_softmax_cuda_fused_backward(RankContext& ctx, const MaskedSoftmaxBackward& b) {
-  if (!all_take_packs(b.p.Tk, b.dy, b.y, b.dx.tensor)) return masked_softmax_cuda_naive_backward(ctx, b);
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     run_backward<T>(ctx, b.p,

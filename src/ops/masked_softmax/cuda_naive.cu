@@ -1,5 +1,5 @@
 // naive: the readable baseline. One block per row reads what is seen three times (largest, sum, result) and
-// writes all of the row; backward reads it twice. Floor: the bytes of the cost function.
+// writes all of the row; backward reads it twice. Memory bound: the bytes of the cost function.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"
 #include "ops/cuda_device/rows.cuh"

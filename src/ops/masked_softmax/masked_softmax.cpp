@@ -15,18 +15,21 @@ const SaveDecl<MaskedSoftmaxProblem> kSaves[] = {
 };
 
 std::string packed_keys(const MaskedSoftmaxProblem& p, const DeviceTraits& traits) {
-  return needs_packed_rows(SoftmaxProblem{p.rows, p.Tk, p.dtype}, traits);
+  return needs_packed_rows(SoftmaxProblem{p.rows, p.Tk, p.dtype, p.vectorizable}, traits);
 }
 
 const Variant<MaskedSoftmaxOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<MaskedSoftmaxProblem>, kSaves, nullptr,
-     MaskedSoftmaxOp::cost, masked_softmax_cpu_fused_forward, masked_softmax_cpu_fused_backward},
+     MaskedSoftmaxOp::cost, masked_softmax_cpu_fused_forward, masked_softmax_cpu_fused_backward,
+     "masked_softmax/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, MaskedSoftmaxOp::cost,
-     masked_softmax_cpu_naive_forward, masked_softmax_cpu_naive_backward},
+     masked_softmax_cpu_naive_forward, masked_softmax_cpu_naive_backward, "masked_softmax/cpu_naive.cpp"},
     {"fused", DeviceType::cuda, packed_keys, kSaves, nullptr, MaskedSoftmaxOp::cost,
-     KILN_CUDA_FN(masked_softmax_cuda_fused_forward), KILN_CUDA_FN(masked_softmax_cuda_fused_backward)},
+     KILN_CUDA_FN(masked_softmax_cuda_fused_forward), KILN_CUDA_FN(masked_softmax_cuda_fused_backward),
+     Kernels("softmax_rows::forward_kernel", "softmax_rows::backward_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, MaskedSoftmaxOp::cost,
-     KILN_CUDA_FN(masked_softmax_cuda_naive_forward), KILN_CUDA_FN(masked_softmax_cuda_naive_backward)},
+     KILN_CUDA_FN(masked_softmax_cuda_naive_forward), KILN_CUDA_FN(masked_softmax_cuda_naive_backward),
+     Kernels("forward_kernel", "backward_kernel")},
 };
 
 }  // namespace
@@ -50,7 +53,8 @@ Tensor masked_softmax(RankContext& ctx, const Tensor& x, const MaskedSoftmaxOpti
   check_float_tensor(ctx, op, "x", x);
   const Shape& s = x.shape();
   if (s.rank() < 2) fail(op, cat("x has shape ", s.str(), ", [..., queries, keys] is needed"));
-  const MaskedSoftmaxProblem p{s.rows(), s[-2], s.last(), x.dtype(), options.scale, options.causal};
+  const MaskedSoftmaxProblem p{s.rows(),      s[-2],          s.last(),       x.dtype(),
+                               options.scale, options.causal, vectorizable(x)};
   OpCall<MaskedSoftmaxOp> call(ctx, p, options.variant);
   Tensor y = ctx.empty(s, p.dtype);
   call.run({p, x, y}, {{"y", y}});
@@ -61,7 +65,10 @@ Tensor masked_softmax(RankContext& ctx, const Tensor& x, const MaskedSoftmaxOpti
 void MaskedSoftmaxOp::run_backward(BackwardPass& pass) {
   BackwardCall<MaskedSoftmaxOp> call(pass);
   const GradSlot dx = pass.grad_in(0);
-  call.run({call.problem(), pass.grad_out(), pass.saved("y"), dx}, {{"dx", dx.tensor}});
+  MaskedSoftmaxProblem p = call.problem();
+  p.vectorizable = all_vectorizable(pass.grad_out(), pass.saved("y"), dx.tensor);
+  call.choose(p);
+  call.run({p, pass.grad_out(), pass.saved("y"), dx}, {{"dx", dx.tensor}});
 }
 
 }  // namespace kiln

@@ -16,6 +16,7 @@ struct MaskedSoftmaxProblem {
   DType dtype;
   float scale;
   bool causal;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 
   // One past the last key that row r sees.
   KILN_HD int64_t visible(int64_t r) const {
@@ -40,6 +41,7 @@ struct MaskedSoftmaxBackward {
 
 struct MaskedSoftmaxOp {
   static constexpr const char* kName = "masked_softmax";
+  static constexpr OpKind kKind = OpKind::attention_softmax;
   static constexpr const char* kSummary = "y = softmax(scale * x + mask) over the last axis";
   using Problem = MaskedSoftmaxProblem;
   using Forward = MaskedSoftmaxForward;

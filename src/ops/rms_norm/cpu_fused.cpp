@@ -1,7 +1,7 @@
 // fused: vectors of fp32, each row brought into the first cache once. Forward reads x and writes y; backward
 // reads x and dy once for all of dx and dw, where naive goes over them twice. The weight's gradient is summed
 // in fixed chunks of rows (ops/cpu_fused.h).
-// Floor: 2 * rows * cols * element size bytes forward, 3 times backward.
+// Memory bound: 2 * rows * cols * element size bytes forward, 3 times backward.
 #include "ops/cpu_fused.h"
 #include "ops/rms_norm/rms_norm.h"
 

@@ -42,7 +42,7 @@ void grad_x(RankContext& ctx, const RmsNormBackward& b) {
   });
 }
 
-// dw[c] = sum over rows of dy * n, rows in order: columns are shared out among threads, rows are not.
+// dw[c] = sum over rows of dy * n, rows in order: columns are split among threads, rows are not.
 template <class T, class G>
 void grad_weight(RankContext& ctx, const RmsNormBackward& b) {
   using A = Accum<T>;

@@ -1,5 +1,4 @@
-// fused: each row read once, kept in registers; see cuda_fused_rows.cuh. A tensor whose rows do not begin at
-// a multiple of 16 bytes (a column range at an odd place) takes naive's kernels.
+// fused: each row read once, kept in registers; see cuda_fused_rows.cuh.
 #include "ops/rms_norm/cuda_fused_rows.cuh"
 
 namespace kiln {
@@ -7,7 +6,6 @@ namespace kiln {
 using namespace rms_norm_rows;
 
 void rms_norm_cuda_fused_forward(RankContext& ctx, const RmsNormForward& f) {
-  if (!all_take_packs(f.p.cols, f.x, f.weight, f.y)) return rms_norm_cuda_naive_forward(ctx, f);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const ForwardRows<T> rows{row_view<T>(f.x),    {}, {}, row_view<T>(f.y), f.weight.data<T>(),
@@ -17,8 +15,6 @@ void rms_norm_cuda_fused_forward(RankContext& ctx, const RmsNormForward& f) {
 }
 
 void rms_norm_cuda_fused_backward(RankContext& ctx, const RmsNormBackward& b) {
-  if (!all_take_packs(b.p.cols, b.x, b.dy, b.weight, b.dx.tensor))
-    return rms_norm_cuda_naive_backward(ctx, b);
   const Stream stream = cuda_stream(ctx);
   const RowGroups g = row_groups(b.p, Pass::backward);
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {

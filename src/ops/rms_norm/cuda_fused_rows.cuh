@@ -3,8 +3,8 @@
 // long ones a block; either way a group of threads walks several rows with the weight in registers, and asks
 // for the next row before it finishes the present one, so that memory is never idle.
 //
-// Floor: forward reads x and writes y; backward reads x and dy and writes dx (with `accumulate`, reads it
-// too). The weight gradient is summed over a group's rows in registers, per block into the workspace, and
+// Memory bound: forward reads x and writes y; backward reads x and dy and writes dx (with `accumulate`, reads
+// it too). The weight gradient is summed over a group's rows in registers, per block into the workspace, and
 // over the blocks by a second kernel, in an order fixed by the problem: no atomics.
 #pragma once
 

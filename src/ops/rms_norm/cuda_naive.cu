@@ -1,7 +1,7 @@
 // naive: the readable baseline. One block per row reads it twice, once for the statistic and once for the
 // output; the weight gradient is a second kernel that walks down the columns.
-// Floor: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads x and dy and
-// writes dx, 3 times. Naive asks for 3 and 7 times; what of it reaches memory depends on the caches.
+// Memory bound: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads x and dy
+// and writes dx, 3 times. Naive asks for 3 and 7 times; what of it reaches memory depends on the caches.
 #include "ops/cuda_device/column_sum.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"

@@ -40,16 +40,19 @@ const SaveDecl<RmsNormProblem> kSaves[] = {
 
 const Variant<RmsNormOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<RmsNormProblem>, kSaves,
-     partials_workspace<RmsNormProblem>, cost, rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward},
+     partials_workspace<RmsNormProblem>, cost, rms_norm_cpu_fused_forward, rms_norm_cpu_fused_backward,
+     "rms_norm/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, rms_norm_cpu_naive_forward,
-     rms_norm_cpu_naive_backward},
-    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     rms_norm_cpu_naive_backward, "rms_norm/cpu_naive.cpp"},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
     {"fused", DeviceType::cuda, needs_short_packed_rows<RmsNormProblem>, kSaves,
      block_partials_workspace<RmsNormProblem>, cost, KILN_CUDA_FN(rms_norm_cuda_fused_forward),
-     KILN_CUDA_FN(rms_norm_cuda_fused_backward)},
+     KILN_CUDA_FN(rms_norm_cuda_fused_backward),
+     Kernels("rms_norm_rows::forward_kernel", "rms_norm_rows::backward_kernel sum_partials_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(rms_norm_cuda_naive_forward),
-     KILN_CUDA_FN(rms_norm_cuda_naive_backward)},
-    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     KILN_CUDA_FN(rms_norm_cuda_naive_backward),
+     Kernels("forward_kernel", "grad_x_kernel column_sum_kernel")},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
 };
 
 }  // namespace
@@ -60,7 +63,7 @@ Tensor rms_norm(RankContext& ctx, const Tensor& x, const ParamRef& weight, float
                 std::string_view variant) {
   check_float_tensor(ctx, RmsNormOp::kName, "x", x);
   check_column_param(RmsNormOp::kName, "weight", weight, x);
-  const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps};
+  const RmsNormProblem p{x.shape().rows(), x.shape().last(), x.dtype(), eps, all_vectorizable(x, weight)};
   OpCall<RmsNormOp> call(ctx, p, variant);
   if (call.composed()) return composed(ctx, x, weight, eps);
   ParamUse w(weight, ctx.tape().counts_uses());
@@ -78,10 +81,12 @@ void RmsNormOp::run_backward(BackwardPass& pass) {
     ParamUse w(pass.param(0), false);
     const GradSlot dx = pass.grad_in(0);
     const GradSlot dw = param_grad(pass.param(0));
+    RmsNormProblem p = call.problem();
+    p.vectorizable = all_vectorizable(pass.grad_out(), pass.saved("x"), w.tensor(), dx.tensor);
+    call.choose(p);
     const Tensor workspace = call.workspace();
-    call.run(
-        {call.problem(), pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("rstd"), dx, dw, workspace},
-        {{"dx", dx.tensor}, {"dweight", dw.tensor}});
+    call.run({p, pass.grad_out(), pass.saved("x"), w.tensor(), pass.saved("rstd"), dx, dw, workspace},
+             {{"dx", dx.tensor}, {"dweight", dw.tensor}});
   }
   param_grad_done(*pass.param(0).param);
 }

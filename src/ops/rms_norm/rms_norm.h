@@ -11,6 +11,7 @@ struct RmsNormProblem {
   int64_t rows, cols;
   DType dtype;
   float eps;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 };
 
 struct RmsNormForward {
@@ -34,6 +35,7 @@ struct RmsNormBackward {
 
 struct RmsNormOp {
   static constexpr const char* kName = "rms_norm";
+  static constexpr OpKind kKind = OpKind::norm;
   static constexpr const char* kSummary = "y = x / sqrt(mean(x^2) + eps) * w";
   using Problem = RmsNormProblem;
   using Forward = RmsNormForward;

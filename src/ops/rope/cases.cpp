@@ -1,8 +1,8 @@
 #include "ops/rope/rope.h"
 
 #include "autograd/tape.h"
-#include "ops/cases/bench_case.h"
 #include "ops/add/add.h"
+#include "ops/cases/bench_case.h"
 
 namespace kiln {
 
@@ -53,25 +53,47 @@ std::vector<OpCase> rope_cases() {
   return cases;
 }
 
-OpBench rope_bench() {
+namespace {
+
+// `first`: position of the first token.
+OpCase rope_case(const BenchShape& s, int64_t first) {
   using K = CaseInput::Kind;
+  RopeOptions o;
+  o.heads = s["heads"];
+  o.kv_heads = s["kv_heads"];
+  o.offset = first;
+  const Shape q{s["batch"], s["seq"], o.heads * s["dim"]}, k{s["batch"], s["seq"], o.kv_heads * s["dim"]};
+  return OpCase{"rope",
+                s.str(),
+                {{"q", K::activation, q}, {"k", K::activation, k}},
+                [o](RankContext& ctx, std::span<const CaseArgument> in) {
+                  const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, o);
+                  return CaseOutputs{r.q, r.k};
+                }};
+}
+
+}  // namespace
+
+OpBench rope_bench() {
   return {"rope",
           {},
           {{{"batch", 4}, {"seq", 2048}, {"heads", 16}, {"kv_heads", 16}, {"dim", 64}}},
           {{"batch", 1}, {"seq", 64}},
-          [](const BenchShape& s) {
-            RopeOptions o;
-            o.heads = s["heads"];
-            o.kv_heads = s["kv_heads"];
-            const Shape q{s["batch"], s["seq"], o.heads * s["dim"]},
-                k{s["batch"], s["seq"], o.kv_heads * s["dim"]};
-            return OpCase{"rope",
-                          s.str(),
-                          {{"q", K::activation, q}, {"k", K::activation, k}},
-                          [o](RankContext& ctx, std::span<const CaseArgument> in) {
-                            const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, o);
-                            return CaseOutputs{r.q, r.k};
-                          }};
+          [](const BenchShape& s) { return rope_case(s, 0); },
+          {{"forward", Pass::forward}, {"backward", Pass::backward}},
+          [](const BenchShape& s, const Sampling& sampling) {  // a token by itself, at its position
+            SampledCase c{rope_case(s, 0), {}};
+            const auto work = static_cast<double>((s["heads"] + s["kv_heads"]) * s["dim"]);
+            for (const int64_t at : sampling.pick(s["batch"] * s["seq"], work + kCallOfNaive)) {
+              BenchShape one = s;
+              one.set("batch", 1);
+              one.set("seq", 1);
+              c.parts.push_back(
+                  {rope_case(one, at % s["seq"]), {{0, Slice{{at}}}, {1, Slice{{at}}}}, {Slice{{at}}}});
+            }
+            c.taken = static_cast<int64_t>(c.parts.size());
+            c.total = s["batch"] * s["seq"];
+            return c;
           }};
 }
 

@@ -1,7 +1,8 @@
-// fused: vectors of fp32 over a table of sines and cosines, one row of D / 2 each per position, made anew in
+// fused: vectors of fp32 over a table of sines and cosines, one row of D / 2 each per position, recomputed in
 // every call. Sines are slow, so few are taken: with t = 32 h + l, the angle's sine and cosine follow from
 // those of 32 h and of l by the addition theorem, all in double. The table is exact to fp32's last place.
-// Floor: q and k read and written once, in either direction; the table is 4 T D bytes and stays in cache.
+// Memory bound: q and k read and written once, in either direction; the table is 4 T D bytes and stays in
+// cache.
 #include <cmath>
 
 #include "ops/cpu_fused.h"

@@ -1,7 +1,7 @@
 // fused: a block turns the tokens of one position, of up to four sequences. Their angles are computed once,
 // into shared memory, and serve every head of q and k; the values then move sixteen bytes at a time. In place
 // where the output is the input: every thread reads both halves of its pairs before it writes either.
-// Floor: q and k read and written once, in either direction.
+// Memory bound: q and k read and written once, in either direction.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/cuda_device/vector.cuh"
@@ -90,8 +90,8 @@ __device__ float2 angle_of(double position, double frequency) {
 }
 
 template <class T>
-__global__ void rope_kernel(RopeProblem p, float sign, Frequencies frequencies, RopeSide<T> q,
-                            RopeSide<T> k) {
+__global__ void rope_fused_kernel(RopeProblem p, float sign, Frequencies frequencies, RopeSide<T> q,
+                                  RopeSide<T> k) {
   __shared__ float2 angles[kRopeMostPairs];
   const int64_t t = blockIdx.x % p.T, first = blockIdx.x / p.T * kSequences;
   const int64_t end = first + kSequences < p.B ? first + kSequences : p.B;
@@ -101,7 +101,7 @@ __global__ void rope_kernel(RopeProblem p, float sign, Frequencies frequencies, 
     angles[i].y *= sign;
   }
   __syncthreads();
-  // All pieces of q, then of k, of one sequence after the other; a few under way at a time.
+  // All pieces of q, then of k, of one sequence after the other; a few in flight at a time.
   const int per_head = (p.interleaved ? D : D / 2) / Pack<T>::kSize;
   const int of_q = q.out ? q.heads * per_head : 0, of_both = of_q + (k.out ? k.heads * per_head : 0);
   const int all = of_both * static_cast<int>(end - first);
@@ -126,9 +126,6 @@ __global__ void rope_kernel(RopeProblem p, float sign, Frequencies frequencies, 
 }  // namespace
 
 void rope_cuda_fused(RankContext& ctx, const RopeRotation& f) {
-  const int64_t width = f.p.H * f.p.D;
-  if (!all_take_packs(width, f.q, f.q_out.tensor) || !all_take_packs(f.p.Hkv * f.p.D, f.k, f.k_out.tensor))
-    return rope_cuda_naive(ctx, f);
   Frequencies frequencies{};
   for (int64_t i = 0; i < f.p.pairs(); ++i) frequencies.of[i] = rope_frequency(f.p, i);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
@@ -137,8 +134,8 @@ void rope_cuda_fused(RankContext& ctx, const RopeRotation& f) {
                         static_cast<int>(f.p.H)};
     const RopeSide<T> k{row_view<T>(f.k), row_view<T>(f.k_out.tensor), f.k_out.accumulate,
                         static_cast<int>(f.p.Hkv)};
-    launch(rope_kernel<T>, Grid(f.p.T * blocks_for(f.p.B, kSequences)), kRopeThreads, 0, cuda_stream(ctx),
-           f.p, static_cast<float>(f.sign), frequencies, q, k);
+    launch(rope_fused_kernel<T>, Grid(f.p.T * blocks_for(f.p.B, kSequences)), kRopeThreads, 0,
+           cuda_stream(ctx), f.p, static_cast<float>(f.sign), frequencies, q, k);
   });
 }
 

@@ -1,5 +1,5 @@
 // naive: the readable baseline. One thread per pair of a row computes its angle in double and turns it in all
-// heads of q and k. Floor: q and k read and written once, in either direction.
+// heads of q and k. Memory bound: q and k read and written once, in either direction.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/rope/rope.h"

@@ -4,12 +4,13 @@
 
 #include "ops/check.h"
 #include "ops/cpu_fused.h"
+#include "ops/cuda_fused.h"
 #include "ops/op_call.h"
 
 namespace kiln {
 namespace {
 
-// Read and write q and k, in either direction; the sines are few beside them.
+// Read and write q and k, in either direction; the sines are few compared with them.
 Cost cost(const RopeProblem& p, Pass) {
   const double n = static_cast<double>(p.rows()) * static_cast<double>((p.H + p.Hkv) * p.D);
   return {3 * n, 2 * n * static_cast<double>(size_of(p.dtype))};
@@ -22,7 +23,8 @@ std::string cuda_fused_unsupported(const RopeProblem& p, const DeviceTraits&) {
   if (p.pairs() > kRopeMostPairs)
     return cat("takes heads up to ", 2 * kRopeMostPairs, " wide; these are ", p.D);
   const int64_t bytes = p.pairs() * static_cast<int64_t>(size_of(p.dtype));
-  return bytes % 16 == 0 ? std::string() : cat("takes half heads of whole 16 bytes; these have ", bytes);
+  if (bytes % kVectorBytes != 0) return cat("takes half heads of whole 16 bytes; these have ", bytes);
+  return p.vectorizable ? "" : kNotVectorizable;
 }
 
 const Variant<RopeOp> kRows[] = {
@@ -33,8 +35,17 @@ const Variant<RopeOp> kRows[] = {
      rope_cpu_fused_workspace,
      cost,
      rope_cpu_fused,
-     rope_cpu_fused},
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, rope_cpu_naive, rope_cpu_naive},
+     rope_cpu_fused,
+     "rope/cpu_fused.cpp"},
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     rope_cpu_naive,
+     rope_cpu_naive,
+     "rope/cpu_naive.cpp"},
     {"fused",
      DeviceType::cuda,
      cuda_fused_unsupported,
@@ -42,7 +53,8 @@ const Variant<RopeOp> kRows[] = {
      nullptr,
      cost,
      KILN_CUDA_FN(rope_cuda_fused),
-     KILN_CUDA_FN(rope_cuda_fused)},
+     KILN_CUDA_FN(rope_cuda_fused),
+     "rope_fused_kernel"},
     {"naive",
      DeviceType::cuda,
      nullptr,
@@ -50,7 +62,8 @@ const Variant<RopeOp> kRows[] = {
      nullptr,
      cost,
      KILN_CUDA_FN(rope_cuda_naive),
-     KILN_CUDA_FN(rope_cuda_naive)},
+     KILN_CUDA_FN(rope_cuda_naive),
+     "rope_kernel"},
 };
 
 RopeProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& o) {
@@ -69,7 +82,8 @@ RopeProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, 
   check_shape(op, "k", k.shape(), {q.dim(0), q.dim(1), o.kv_heads * D});
   if (!(o.theta > 0) || !std::isfinite(o.theta)) fail(op, cat("theta is ", o.theta, ", it must be positive"));
   if (o.offset < 0) fail(op, cat("offset is ", o.offset, ", positions start at 0"));
-  return {q.dim(0), q.dim(1), o.heads, o.kv_heads, D, q.dtype(), o.interleaved, o.offset, o.theta};
+  return {q.dim(0),  q.dim(1),      o.heads,  o.kv_heads, D,
+          q.dtype(), o.interleaved, o.offset, o.theta,    all_vectorizable(q, k)};
 }
 
 }  // namespace
@@ -94,8 +108,11 @@ RopeResult rope(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOp
 void RopeOp::run_backward(BackwardPass& pass) {
   BackwardCall<RopeOp> call(pass);
   const GradSlot dq = pass.grad_in(0), dk = pass.grad_in(1);
+  RopeProblem p = call.problem();
+  p.vectorizable = all_vectorizable(pass.grad_out(0), pass.grad_out(1), dq.tensor, dk.tensor);
+  call.choose(p);
   const Tensor workspace = call.workspace();
-  call.run({call.problem(), -1, pass.grad_out(0), pass.grad_out(1), dq, dk, workspace},
+  call.run({p, -1, pass.grad_out(0), pass.grad_out(1), dq, dk, workspace},
            {{"dq", dq.tensor}, {"dk", dk.tensor}});
 }
 

@@ -20,6 +20,7 @@ struct RopeProblem {
   bool interleaved;
   int64_t offset;  // position of the first token
   double theta;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
   int64_t rows() const { return B * T; }
   int64_t pairs() const { return D / 2; }
 };
@@ -38,6 +39,7 @@ struct RopeRotation {
 
 struct RopeOp {
   static constexpr const char* kName = "rope";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "q and k turned by position: rotary embedding";
   using Problem = RopeProblem;
   using Forward = RopeRotation;
@@ -53,7 +55,7 @@ struct RopeOptions {
   double theta = 10000;
   int64_t offset = 0;  // position of the first token: how many were there before, when decoding with a cache
   bool interleaved = false;
-  bool in_place = false;  // the results take the memory of q and k; nobody may read those afterwards
+  bool in_place = false;  // the results take the memory of q and k; those must not be read afterwards
   std::string_view variant = {};
 };
 

@@ -1,5 +1,5 @@
-// naive: one launch per parameter, one thread per weight. Floor: read w, g and b, write w and b: 20 bytes a
-// weight in fp32 with momentum, 12 without. The step's record is read by every thread, from cache.
+// naive: one launch per parameter, one thread per weight. Memory bound: read w, g and b, write w and b: 20
+// bytes a weight in fp32 with momentum, 12 without. The step's record is read by every thread, from cache.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/sgd/sgd.h"

@@ -15,8 +15,16 @@ Cost cost(const SgdProblem& p, Pass) {
 }
 
 const Variant<SgdOp> kRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, sgd_cpu_naive, nullptr},
-    {"naive", DeviceType::cuda, nullptr, {}, nullptr, cost, KILN_CUDA_FN(sgd_cuda_naive), nullptr},
+    {"naive", DeviceType::cpu, nullptr, {}, nullptr, cost, sgd_cpu_naive, nullptr, "sgd/cpu_naive.cpp"},
+    {"naive",
+     DeviceType::cuda,
+     nullptr,
+     {},
+     nullptr,
+     cost,
+     KILN_CUDA_FN(sgd_cuda_naive),
+     nullptr,
+     "sgd_kernel"},
 };
 
 }  // namespace
@@ -31,7 +39,7 @@ void sgd(RankContext& ctx, const Tensor& value, const Tensor& low, const Tensor&
   if (momentum != 0) check_tensor(ctx, op, "b", b, stat_dtype(value.dtype()));
   for (const Tensor* t : {&grad, momentum != 0 ? &b : &grad}) {
     if (t->numel() != value.numel())
-      fail(op, cat("a range of ", t->numel(), " beside ", value.numel(), " weights"));
+      fail(op, cat("a range of ", t->numel(), " for ", value.numel(), " weights"));
   }
   if (low.defined()) {
     check_tensor(ctx, op, "value", value, DType::bf16);

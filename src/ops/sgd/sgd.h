@@ -28,6 +28,7 @@ struct SgdForward {
 
 struct SgdOp {
   static constexpr const char* kName = "sgd";
+  static constexpr OpKind kKind = OpKind::optimizer;
   static constexpr const char* kSummary = "SGD with momentum and decay, on one parameter";
   using Problem = SgdProblem;
   using Forward = SgdForward;

@@ -1,5 +1,5 @@
 // fused: vectors of fp32 with our own exp, each row brought into cache once.
-// Floor: 2 * rows * cols * element size bytes forward, 3 times backward.
+// Memory bound: 2 * rows * cols * element size bytes forward, 3 times backward.
 #include "ops/cpu_fused.h"
 #include "ops/softmax/softmax.h"
 

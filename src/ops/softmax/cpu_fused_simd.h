@@ -17,7 +17,7 @@ static inline float row_top(const T* x, int64_t cols) {
   return result;
 }
 
-// `kept` is room for the row's exponentials in fp32, y itself where that is fp32; null: they are taken twice.
+// `kept` holds the row's exponentials in fp32, y itself where that is fp32; null: they are taken twice.
 template <class T>
 static void softmax_row(const T* x, T* y, int64_t cols, float* kept) {
   const F32 largest = broadcast(row_top(x, cols));

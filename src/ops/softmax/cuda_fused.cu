@@ -1,5 +1,4 @@
-// fused: each row read once, kept in registers; see cuda_fused_rows.cuh. A tensor whose rows do not begin at
-// a multiple of 16 bytes takes naive's kernels.
+// fused: each row read once, kept in registers; see cuda_fused_rows.cuh.
 #include "ops/softmax/cuda_fused_rows.cuh"
 #include "ops/softmax/softmax.h"
 
@@ -8,7 +7,6 @@ namespace kiln {
 using namespace softmax_rows;
 
 void softmax_cuda_fused_forward(RankContext& ctx, const SoftmaxForward& f) {
-  if (!all_take_packs(f.p.cols, f.x, f.y)) return softmax_cuda_naive_forward(ctx, f);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     run_forward<T>(ctx, AllColumns{f.p.cols},
@@ -17,7 +15,6 @@ void softmax_cuda_fused_forward(RankContext& ctx, const SoftmaxForward& f) {
 }
 
 void softmax_cuda_fused_backward(RankContext& ctx, const SoftmaxBackward& b) {
-  if (!all_take_packs(b.p.cols, b.dy, b.y, b.dx.tensor)) return softmax_cuda_naive_backward(ctx, b);
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     run_backward<T>(ctx, AllColumns{b.p.cols},

@@ -3,8 +3,8 @@
 // block. A group has one row: there is no weight to keep from one row to the next, and the GPU's own queue of
 // blocks keeps memory busy.
 //
-// Floor: forward reads what a row sees and writes all of it; backward reads y and dy where the row sees and
-// writes all of dx (with `accumulate`, reads it too).
+// Memory bound: forward reads what a row sees and writes all of it; backward reads y and dy where the row
+// sees and writes all of dx (with `accumulate`, reads it too).
 #pragma once
 
 #include "ops/cuda_device/rank.h"

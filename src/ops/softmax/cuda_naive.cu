@@ -1,6 +1,6 @@
 // naive: the readable baseline. One block per row reads it three times (largest, sum, result); backward
-// twice. Floor: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads y and dy
-// and writes dx, 3 times.
+// twice. Memory bound: forward reads x and writes y, 2 * rows * cols * element size bytes; backward reads y
+// and dy and writes dx, 3 times.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"
 #include "ops/cuda_device/rows.cuh"

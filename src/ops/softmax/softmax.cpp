@@ -22,13 +22,14 @@ const SaveDecl<SoftmaxProblem> kSaves[] = {
 
 const Variant<SoftmaxOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<SoftmaxProblem>, kSaves, nullptr, cost,
-     softmax_cpu_fused_forward, softmax_cpu_fused_backward},
+     softmax_cpu_fused_forward, softmax_cpu_fused_backward, "softmax/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, softmax_cpu_naive_forward,
-     softmax_cpu_naive_backward},
+     softmax_cpu_naive_backward, "softmax/cpu_naive.cpp"},
     {"fused", DeviceType::cuda, needs_packed_rows<SoftmaxProblem>, kSaves, nullptr, cost,
-     KILN_CUDA_FN(softmax_cuda_fused_forward), KILN_CUDA_FN(softmax_cuda_fused_backward)},
+     KILN_CUDA_FN(softmax_cuda_fused_forward), KILN_CUDA_FN(softmax_cuda_fused_backward),
+     Kernels("softmax_rows::forward_kernel", "softmax_rows::backward_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(softmax_cuda_naive_forward),
-     KILN_CUDA_FN(softmax_cuda_naive_backward)},
+     KILN_CUDA_FN(softmax_cuda_naive_backward), Kernels("forward_kernel", "backward_kernel")},
 };
 
 }  // namespace
@@ -37,7 +38,7 @@ std::span<const Variant<SoftmaxOp>> SoftmaxOp::rows() { return kRows; }
 
 Tensor softmax(RankContext& ctx, const Tensor& x, std::string_view variant) {
   check_float_tensor(ctx, SoftmaxOp::kName, "x", x);
-  const SoftmaxProblem p{x.shape().rows(), x.shape().last(), x.dtype()};
+  const SoftmaxProblem p{x.shape().rows(), x.shape().last(), x.dtype(), vectorizable(x)};
   OpCall<SoftmaxOp> call(ctx, p, variant);
   Tensor y = ctx.empty(x.shape(), p.dtype);
   call.run({p, x, y}, {{"y", y}});
@@ -48,7 +49,10 @@ Tensor softmax(RankContext& ctx, const Tensor& x, std::string_view variant) {
 void SoftmaxOp::run_backward(BackwardPass& pass) {
   BackwardCall<SoftmaxOp> call(pass);
   const GradSlot dx = pass.grad_in(0);
-  call.run({call.problem(), pass.grad_out(), pass.saved("y"), dx}, {{"dx", dx.tensor}});
+  SoftmaxProblem p = call.problem();
+  p.vectorizable = all_vectorizable(pass.grad_out(), pass.saved("y"), dx.tensor);
+  call.choose(p);
+  call.run({p, pass.grad_out(), pass.saved("y"), dx}, {{"dx", dx.tensor}});
 }
 
 }  // namespace kiln

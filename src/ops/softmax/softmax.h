@@ -11,6 +11,7 @@ class BackwardPass;
 struct SoftmaxProblem {
   int64_t rows, cols;
   DType dtype;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 };
 
 struct SoftmaxForward {
@@ -28,6 +29,7 @@ struct SoftmaxBackward {
 
 struct SoftmaxOp {
   static constexpr const char* kName = "softmax";
+  static constexpr OpKind kKind = OpKind::softmax;
   static constexpr const char* kSummary = "y = exp(x) / sum(exp(x)) over the last axis";
   using Problem = SoftmaxProblem;
   using Forward = SoftmaxForward;

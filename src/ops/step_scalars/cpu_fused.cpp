@@ -1,4 +1,4 @@
-// square_sum, fused: the same chunks as naive, each in vectors. Floor: one read of the gradients.
+// square_sum, fused: the same chunks as naive, each in vectors. Memory bound: one read of the gradients.
 #include <numeric>
 
 #include "ops/cpu_fused.h"

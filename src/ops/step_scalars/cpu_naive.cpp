@@ -41,8 +41,8 @@ void loss_gradient_cpu_naive(RankContext&, const LossGradientForward& f) {
   });
 }
 
-void judge_step_cpu_naive(RankContext&, const JudgeStepForward& f) {
-  judge(*reinterpret_cast<StepScalars*>(f.scalars.raw()), f.p);
+void finish_step_scalars_cpu_naive(RankContext&, const FinishStepScalarsForward& f) {
+  finish(*reinterpret_cast<StepScalars*>(f.scalars.raw()), f.p);
 }
 
 }  // namespace kiln

@@ -1,8 +1,8 @@
-// fused: the sum of squares at the memory's speed. Sixteen bytes at a time, four such packs under way in a
+// fused: the sum of squares at the memory's speed. Sixteen bytes at a time, four such packs in flight in a
 // thread; few blocks, each walking the whole range in steps, so that the second kernel has few sums to add.
 // Squares are taken and summed in double, where those of floats are exact: an H200 widens 16 floats a clock
 // and multiprocessor, 3.6e12 a second, and its memory brings 2.1e12 bf16 ones or half as many fp32.
-// Floor: every gradient read once, count * element size bytes.
+// Memory bound: every gradient read once, count * element size bytes.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/cuda_device/vector.cuh"
@@ -22,7 +22,7 @@ struct Ranges {
   int64_t count[SquareSumOp::kRanges];
 };
 
-// Tiles of kPacks packs a thread are dealt out to the blocks in turns, on through all ranges: many small
+// Tiles of kPacks packs a thread go round-robin to the blocks, across all ranges: many small
 // ranges keep the blocks as busy as a large one. What fills no pack, and a range that begins at an odd place,
 // is read element by element.
 template <class T>

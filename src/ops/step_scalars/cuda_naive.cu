@@ -1,6 +1,7 @@
 // naive: the readable baseline. The step's record stays on the device: one thread adds a loss, one thread
-// judges; the squares are summed by a block per chunk, then one block sums the chunks in a fixed order.
-// Floor: square_sum reads every gradient once, count * element size bytes; the others move a few words.
+// decides whether the step is finite; the squares are summed by a block per chunk, then one block sums the
+// chunks in a fixed order. Memory bound: square_sum reads every gradient once, count * element size bytes;
+// the others move a few words.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/step_scalars/cuda_sum.cuh"
@@ -32,7 +33,7 @@ __global__ void loss_gradient_kernel(double share, const StepScalars* s, T* grad
   *grad = from_accum<T>(share * s->loss_scale);
 }
 
-__global__ void judge_kernel(JudgeStepProblem p, StepScalars* s) { judge(*s, p); }
+__global__ void finish_step_scalars_kernel(FinishStepScalarsProblem p, StepScalars* s) { finish(*s, p); }
 
 }  // namespace
 
@@ -69,8 +70,8 @@ void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f) {
   });
 }
 
-void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f) {
-  launch(judge_kernel, Grid(1), 1, 0, cuda_stream(ctx), f.p, record_of(f.scalars));
+void finish_step_scalars_cuda_naive(RankContext& ctx, const FinishStepScalarsForward& f) {
+  launch(finish_step_scalars_kernel, Grid(1), 1, 0, cuda_stream(ctx), f.p, record_of(f.scalars));
 }
 
 }  // namespace kiln

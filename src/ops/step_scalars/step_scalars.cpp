@@ -10,7 +10,15 @@ namespace {
 Cost loss_cost(const AccumulateLossProblem&, Pass) { return {2, 24}; }
 
 const Variant<AccumulateLossOp> kLossRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, loss_cost, accumulate_loss_cpu_naive, nullptr},
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     nullptr,
+     loss_cost,
+     accumulate_loss_cpu_naive,
+     nullptr,
+     "step_scalars/cpu_naive.cpp"},
     {"naive",
      DeviceType::cuda,
      nullptr,
@@ -18,7 +26,8 @@ const Variant<AccumulateLossOp> kLossRows[] = {
      nullptr,
      loss_cost,
      KILN_CUDA_FN(accumulate_loss_cuda_naive),
-     nullptr},
+     nullptr,
+     "accumulate_loss_kernel"},
 };
 
 Cost square_cost(const SquareSumProblem& p, Pass) {
@@ -42,8 +51,17 @@ const Variant<SquareSumOp> kSquareRows[] = {
      square_workspace,
      square_cost,
      square_sum_cpu_fused,
-     nullptr},
-    {"naive", DeviceType::cpu, nullptr, {}, square_workspace, square_cost, square_sum_cpu_naive, nullptr},
+     nullptr,
+     "step_scalars/cpu_fused.cpp"},
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     square_workspace,
+     square_cost,
+     square_sum_cpu_naive,
+     nullptr,
+     "step_scalars/cpu_naive.cpp"},
     {"fused",
      DeviceType::cuda,
      needs_fp32_or_narrower<SquareSumProblem>,
@@ -51,7 +69,8 @@ const Variant<SquareSumOp> kSquareRows[] = {
      block_squares_workspace,
      square_cost,
      KILN_CUDA_FN(square_sum_cuda_fused),
-     nullptr},
+     nullptr,
+     "block_squares_kernel sum_partial_squares_kernel"},
     {"naive",
      DeviceType::cuda,
      nullptr,
@@ -59,27 +78,45 @@ const Variant<SquareSumOp> kSquareRows[] = {
      square_workspace,
      square_cost,
      KILN_CUDA_FN(square_sum_cuda_naive),
-     nullptr},
+     nullptr,
+     "chunk_squares_kernel sum_partial_squares_kernel"},
 };
 
-Cost judge_cost(const JudgeStepProblem&, Pass) { return {4, 2 * sizeof(StepScalars)}; }
+Cost finish_cost(const FinishStepScalarsProblem&, Pass) { return {4, 2 * sizeof(StepScalars)}; }
 
-const Variant<JudgeStepOp> kJudgeRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, judge_cost, judge_step_cpu_naive, nullptr},
+const Variant<FinishStepScalarsOp> kFinishRows[] = {
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     nullptr,
+     finish_cost,
+     finish_step_scalars_cpu_naive,
+     nullptr,
+     "step_scalars/cpu_naive.cpp"},
     {"naive",
      DeviceType::cuda,
      nullptr,
      {},
      nullptr,
-     judge_cost,
-     KILN_CUDA_FN(judge_step_cuda_naive),
-     nullptr},
+     finish_cost,
+     KILN_CUDA_FN(finish_step_scalars_cuda_naive),
+     nullptr,
+     "finish_step_scalars_kernel"},
 };
 
 Cost loss_gradient_cost(const LossGradientProblem&, Pass) { return {1, 16}; }
 
 const Variant<LossGradientOp> kLossGradientRows[] = {
-    {"naive", DeviceType::cpu, nullptr, {}, nullptr, loss_gradient_cost, loss_gradient_cpu_naive, nullptr},
+    {"naive",
+     DeviceType::cpu,
+     nullptr,
+     {},
+     nullptr,
+     loss_gradient_cost,
+     loss_gradient_cpu_naive,
+     nullptr,
+     "step_scalars/cpu_naive.cpp"},
     {"naive",
      DeviceType::cuda,
      nullptr,
@@ -87,14 +124,15 @@ const Variant<LossGradientOp> kLossGradientRows[] = {
      nullptr,
      loss_gradient_cost,
      KILN_CUDA_FN(loss_gradient_cuda_naive),
-     nullptr},
+     nullptr,
+     "loss_gradient_kernel"},
 };
 
 }  // namespace
 
 std::span<const Variant<AccumulateLossOp>> AccumulateLossOp::rows() { return kLossRows; }
 std::span<const Variant<SquareSumOp>> SquareSumOp::rows() { return kSquareRows; }
-std::span<const Variant<JudgeStepOp>> JudgeStepOp::rows() { return kJudgeRows; }
+std::span<const Variant<FinishStepScalarsOp>> FinishStepScalarsOp::rows() { return kFinishRows; }
 std::span<const Variant<LossGradientOp>> LossGradientOp::rows() { return kLossGradientRows; }
 
 Tensor make_step_scalars(RankContext& ctx, double loss_scale) {
@@ -133,10 +171,10 @@ void square_sum(RankContext& ctx, std::span<const Tensor> grads, const Tensor& s
   call.run({p, grads, scalars, scratch}, {});
 }
 
-void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2,
-                int64_t scale_interval) {
-  const JudgeStepProblem p{max_norm, beta1, beta2, scale_interval};
-  OpCall<JudgeStepOp> call(ctx, p);
+void finish_step_scalars(RankContext& ctx, const Tensor& scalars, double max_norm, const StepRates& rates,
+                         int64_t scale_interval) {
+  const FinishStepScalarsProblem p{max_norm, rates, scale_interval};
+  OpCall<FinishStepScalarsOp> call(ctx, p);
   call.run({p, scalars}, {});
 }
 

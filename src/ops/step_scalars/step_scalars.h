@@ -1,5 +1,5 @@
 // The numbers of a step that live on the device, so that the host never waits inside one: learning rate,
-// loss, gradient norm, clip factor, step count, and the verdict whether everything was finite.
+// loss, gradient norm, clip factor, step count, and whether everything was finite.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,21 @@ struct StepScalars {
   // written by the device
   int64_t step = 0;         // updates done
   int64_t bad_attempt = 0;  // 0: all finite so far
-  double beta1_power =
-      1;  // beta^step, for Adam's bias correction; running products, the same bits everywhere
-  double beta2_power = 1;
+  // rate^step of the optimizer's StepRates: running products, which have the same bits everywhere. They are
+  // here, and not in the optimizer's own state, because finite or not decides whether a step counts.
+  double rate1_power = 1;
+  double rate2_power = 1;
   double loss = 0;
-  double square_sum = 0;  // of all gradients; beside loss, so that ranks can sum both in one collective
+  double square_sum = 0;  // of all gradients; next to loss, so that ranks can sum both in one collective
   double grad_norm = 0;   // unscaled
   double clip = 1;
-  // The loss scale. A run that is to go on later keeps step, both powers, and the first three of these; all
-  // else is made anew in each step.
+  // The loss scale. A checkpoint keeps step, both powers, and the first three of these; all
+  // else is set again in each step.
   double loss_scale = 1;   // what the next step's loss gradient is multiplied by
   int64_t good_steps = 0;  // since the scale last changed
   int64_t skipped = 0;     // updates left out because gradients overflowed
-  int64_t skip = 0;        // 1: the update of the step just judged is one of them
-  double unscale = 1;      // 1 / the scale of the step just judged: whoever reads gradients multiplies by it
+  int64_t skip = 0;        // 1: the update of the step just finished is one of them
+  double unscale = 1;  // 1 / the scale of the step just finished: whoever reads gradients multiplies by it
 
   KILN_HD bool updates() const { return bad_attempt == 0 && skip == 0; }
   KILN_HD double grad_factor() const { return clip * unscale; }  // what an optimizer multiplies gradients by
@@ -54,6 +55,7 @@ struct AccumulateLossForward {
 
 struct AccumulateLossOp {
   static constexpr const char* kName = "accumulate_loss";
+  static constexpr OpKind kKind = OpKind::scalars;
   static constexpr const char* kSummary = "adds a micro-step's loss to the step's record";
   using Problem = AccumulateLossProblem;
   using Forward = AccumulateLossForward;
@@ -67,7 +69,7 @@ void accumulate_loss(RankContext& ctx, const Tensor& loss, const Tensor& scalars
 // --- square_sum: scalars.square_sum = sum of g^2 over flat ranges of gradients
 
 struct SquareSumProblem {
-  int64_t count;  // of all ranges together
+  int64_t count;  // total over all ranges
   DType dtype;
   int64_t ranges = 1;
 };
@@ -81,6 +83,7 @@ struct SquareSumForward {
 
 struct SquareSumOp {
   static constexpr const char* kName = "square_sum";
+  static constexpr OpKind kKind = OpKind::scalars;
   static constexpr const char* kSummary = "sum of squares of all gradients, in one read";
   // The squares are summed in fixed chunks, each range beginning one, then the chunks in order: the same bits
   // for any number of threads.
@@ -91,7 +94,7 @@ struct SquareSumOp {
   static std::span<const Variant<SquareSumOp>> rows();
   static Problem example() { return {65536, DType::f32}; }
   static int64_t chunks(int64_t count) { return (count + kChunk - 1) / kChunk; }
-  // Of all ranges together, at most: the sizes of each are not told.
+  // Total over all ranges, at most: the size of each is not given.
   static int64_t chunks(const Problem& p) { return (p.count + p.ranges * (kChunk - 1)) / kChunk; }
   // Blocks of the fused CUDA kernel: four for each of an H200's 132 multiprocessors, each taking every so
   // many tiles. The bits depend on the sizes alone, not on the GPU.
@@ -110,7 +113,7 @@ inline void square_sum(RankContext& ctx, const Tensor& grads, const Tensor& scal
   square_sum(ctx, {&grads, 1}, scalars, variant);
 }
 
-// --- judge_step: gradient norm, clip factor, finite or not; counts the step if it may update
+// --- finish_step_scalars: gradient norm, clip factor, finite or not; counts the step if it may update
 
 // The scale that keeps small gradients from vanishing in fp16. It starts high; gradients that overflow cost
 // one update and halve it, `interval` updates without one double it. Growth and backoff are powers of two, so
@@ -121,29 +124,36 @@ struct LossScaling {
   static constexpr double kGrowth = 2, kBackoff = 0.5, kSmallest = 1;
 };
 
-struct JudgeStepProblem {
+// Two rates whose powers an optimizer needs: Adam corrects the bias of its running means by beta^step. An
+// optimizer that has none leaves both at 1.
+struct StepRates {
+  double one = 1, two = 1;
+};
+
+struct FinishStepScalarsProblem {
   double max_norm;  // 0: no clipping
-  double beta1, beta2;
+  StepRates rates = {};
   int64_t scale_interval = 0;  // of LossScaling
 };
 
-struct JudgeStepForward {
-  JudgeStepProblem p;
+struct FinishStepScalarsForward {
+  FinishStepScalarsProblem p;
   const Tensor& scalars;  // one StepScalars
 };
 
-struct JudgeStepOp {
-  static constexpr const char* kName = "judge_step";
+struct FinishStepScalarsOp {
+  static constexpr const char* kName = "finish_step_scalars";
+  static constexpr OpKind kKind = OpKind::scalars;
   static constexpr const char* kSummary = "gradient norm, clip factor, and whether the step may update";
-  using Problem = JudgeStepProblem;
-  using Forward = JudgeStepForward;
+  using Problem = FinishStepScalarsProblem;
+  using Forward = FinishStepScalarsForward;
   using Backward = NoBackward;
-  static std::span<const Variant<JudgeStepOp>> rows();
-  static Problem example() { return {1, 0.9, 0.999}; }
+  static std::span<const Variant<FinishStepScalarsOp>> rows();
+  static Problem example() { return {1, {0.9, 0.999}}; }
 };
 
-void judge_step(RankContext& ctx, const Tensor& scalars, double max_norm, double beta1, double beta2,
-                int64_t scale_interval = 0);
+void finish_step_scalars(RankContext& ctx, const Tensor& scalars, double max_norm,
+                         const StepRates& rates = {}, int64_t scale_interval = 0);
 
 // --- loss_gradient: the gradient backward starts from, share * loss_scale
 
@@ -160,6 +170,7 @@ struct LossGradientForward {
 
 struct LossGradientOp {
   static constexpr const char* kName = "loss_gradient";
+  static constexpr OpKind kKind = OpKind::scalars;
   static constexpr const char* kSummary = "a micro-step's share of the loss, times the loss scale";
   using Problem = LossGradientProblem;
   using Forward = LossGradientForward;
@@ -171,16 +182,16 @@ struct LossGradientOp {
 void loss_gradient(RankContext& ctx, const Tensor& scalars, double share, const Tensor& grad);
 
 Tensor make_step_scalars(RankContext& ctx, double loss_scale = 1);
-Tensor loss_and_squares(const Tensor& scalars);  // both, as they lie side by side: fp64 [2]
+Tensor loss_and_squares(const Tensor& scalars);  // both, as they are side by side: fp64 [2]
 
 // What both devices do; one function, so that they cannot differ.
-KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {
+KILN_HD inline void finish(StepScalars& s, const FinishStepScalarsProblem& p) {
   s.skip = 0;
   s.unscale = 1 / s.loss_scale;
   s.grad_norm = ::sqrt(s.square_sum) * s.unscale;
   s.clip = p.max_norm > 0 && s.grad_norm > p.max_norm ? p.max_norm / s.grad_norm : 1.0;
   const bool loss_finite = s.loss - s.loss == 0;  // NaN and Inf fail this
-  // Beyond this a square leaves fp32, and Adam's second moment would be infinite for ever.
+  // Beyond this a square leaves fp32, and Adam's second moment would stay infinite.
   const bool finite = loss_finite && s.grad_norm * s.clip < 1e18;  // NaN fails this too
   if (s.bad_attempt == 0 && !finite) {
     // The loss is not scaled: one that is not finite stays so at any scale.
@@ -195,8 +206,8 @@ KILN_HD inline void judge(StepScalars& s, const JudgeStepProblem& p) {
   }
   if (!s.updates()) return;
   s.step += 1;
-  s.beta1_power *= p.beta1;
-  s.beta2_power *= p.beta2;
+  s.rate1_power *= p.rates.one;
+  s.rate2_power *= p.rates.two;
   if (p.scale_interval > 0 && ++s.good_steps >= p.scale_interval) {
     const double larger = s.loss_scale * LossScaling::kGrowth;
     if (larger - larger == 0) s.loss_scale = larger;
@@ -210,8 +221,8 @@ void square_sum_cpu_fused(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cpu_naive(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cuda_fused(RankContext& ctx, const SquareSumForward& f);
 void square_sum_cuda_naive(RankContext& ctx, const SquareSumForward& f);
-void judge_step_cpu_naive(RankContext& ctx, const JudgeStepForward& f);
-void judge_step_cuda_naive(RankContext& ctx, const JudgeStepForward& f);
+void finish_step_scalars_cpu_naive(RankContext& ctx, const FinishStepScalarsForward& f);
+void finish_step_scalars_cuda_naive(RankContext& ctx, const FinishStepScalarsForward& f);
 void loss_gradient_cpu_naive(RankContext& ctx, const LossGradientForward& f);
 void loss_gradient_cuda_naive(RankContext& ctx, const LossGradientForward& f);
 

@@ -1,5 +1,5 @@
 // fused: vectors of fp32 with our own exp; every input is read once and both gradients come from one pass.
-// Floor: 3 * rows * cols * element size bytes forward, 5 times backward.
+// Memory bound: 3 * rows * cols * element size bytes forward, 5 times backward.
 #include "ops/cpu_fused.h"
 #include "ops/swiglu/swiglu.h"
 

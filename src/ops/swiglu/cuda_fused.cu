@@ -1,6 +1,6 @@
 // fused: sixteen bytes of gate, up and gradient at a time, two such pieces a thread, read before the first is
-// written so that enough reads are under way. A tensor whose rows do not begin at a multiple of 16 bytes
-// takes naive's kernels. Floor: three matrices forward, five backward, as in cuda_naive.cu.
+// written so that enough reads are in flight. Memory bound: three matrices forward, five backward, as in
+// cuda_naive.cu.
 #include "ops/cuda_device/pack_grid.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/vector.cuh"
@@ -25,7 +25,8 @@ __device__ float sigmoid_of(float g) {
 }
 
 template <class T>
-__global__ void forward_kernel(RowView<T> gate, RowView<T> up, RowView<T> y, int64_t rows, int64_t packs) {
+__global__ void swiglu_fused_forward_kernel(RowView<T> gate, RowView<T> up, RowView<T> y, int64_t rows,
+                                            int64_t packs) {
   constexpr int N = Pack<T>::kSize;
   PieceAt at[kPieces];
   Pack<T> g[kPieces], u[kPieces];
@@ -54,8 +55,8 @@ struct SwigluGrads {
 
 // silu'(g) = s (1 + g (1 - s)) with s = 1 / (1 + exp(-g))
 template <class T>
-__global__ void backward_kernel(RowView<T> dy, RowView<T> gate, RowView<T> up, SwigluGrads<T> out,
-                                int64_t rows, int64_t packs) {
+__global__ void swiglu_fused_backward_kernel(RowView<T> dy, RowView<T> gate, RowView<T> up,
+                                             SwigluGrads<T> out, int64_t rows, int64_t packs) {
   constexpr int N = Pack<T>::kSize;
   PieceAt at[kPieces];
   Pack<T> d[kPieces], g[kPieces], u[kPieces];
@@ -86,25 +87,22 @@ __global__ void backward_kernel(RowView<T> dy, RowView<T> gate, RowView<T> up, S
 }  // namespace
 
 void swiglu_cuda_fused_forward(RankContext& ctx, const SwigluForward& f) {
-  if (!all_take_packs(f.p.cols, f.gate, f.up, f.y)) return swiglu_cuda_naive_forward(ctx, f);
   with_narrow_gpu_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const int64_t packs = f.p.cols / Pack<T>::kSize;
-    launch(forward_kernel<T>, piece_grid<kPieces>(f.p.rows, packs), kThreads, 0, cuda_stream(ctx),
-           row_view<T>(f.gate), row_view<T>(f.up), row_view<T>(f.y), f.p.rows, packs);
+    launch(swiglu_fused_forward_kernel<T>, piece_grid<kPieces>(f.p.rows, packs), kThreads, 0,
+           cuda_stream(ctx), row_view<T>(f.gate), row_view<T>(f.up), row_view<T>(f.y), f.p.rows, packs);
   });
 }
 
 void swiglu_cuda_fused_backward(RankContext& ctx, const SwigluBackward& b) {
-  if (!all_take_packs(b.p.cols, b.dy, b.gate, b.up, b.dgate.tensor, b.dup.tensor))
-    return swiglu_cuda_naive_backward(ctx, b);
   with_narrow_gpu_float(b.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const SwigluGrads<T> out{row_view<T>(b.dgate.tensor), row_view<T>(b.dup.tensor), b.dgate.accumulate,
                              b.dup.accumulate};
     const int64_t packs = b.p.cols / Pack<T>::kSize;
-    launch(backward_kernel<T>, piece_grid<kPieces>(b.p.rows, packs), kThreads, 0, cuda_stream(ctx),
-           row_view<T>(b.dy), row_view<T>(b.gate), row_view<T>(b.up), out, b.p.rows, packs);
+    launch(swiglu_fused_backward_kernel<T>, piece_grid<kPieces>(b.p.rows, packs), kThreads, 0,
+           cuda_stream(ctx), row_view<T>(b.dy), row_view<T>(b.gate), row_view<T>(b.up), out, b.p.rows, packs);
   });
 }
 

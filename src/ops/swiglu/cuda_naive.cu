@@ -1,6 +1,6 @@
 // naive: the readable baseline. One thread per element.
-// Floor: forward reads gate and up and writes y, 3 * rows * cols * element size bytes; backward reads gate,
-// up and dy and writes two gradients, 5 times as much.
+// Memory bound: forward reads gate and up and writes y, 3 * rows * cols * element size bytes; backward reads
+// gate, up and dy and writes two gradients, 5 times as much.
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/rows.cuh"
 #include "ops/swiglu/swiglu.h"

@@ -31,15 +31,16 @@ const SaveDecl<SwigluProblem> kSaves[] = {
 
 const Variant<SwigluOp> kRows[] = {
     {"fused", DeviceType::cpu, needs_fp32_or_narrower<SwigluProblem>, kSaves, nullptr, cost,
-     swiglu_cpu_fused_forward, swiglu_cpu_fused_backward},
+     swiglu_cpu_fused_forward, swiglu_cpu_fused_backward, "swiglu/cpu_fused.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, swiglu_cpu_naive_forward,
-     swiglu_cpu_naive_backward},
-    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     swiglu_cpu_naive_backward, "swiglu/cpu_naive.cpp"},
+    {"composed", DeviceType::cpu, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
     {"fused", DeviceType::cuda, needs_packs<SwigluProblem>, kSaves, nullptr, cost,
-     KILN_CUDA_FN(swiglu_cuda_fused_forward), KILN_CUDA_FN(swiglu_cuda_fused_backward)},
+     KILN_CUDA_FN(swiglu_cuda_fused_forward), KILN_CUDA_FN(swiglu_cuda_fused_backward),
+     Kernels("swiglu_fused_forward_kernel", "swiglu_fused_backward_kernel")},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(swiglu_cuda_naive_forward),
-     KILN_CUDA_FN(swiglu_cuda_naive_backward)},
-    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, true},
+     KILN_CUDA_FN(swiglu_cuda_naive_backward), Kernels("forward_kernel", "backward_kernel")},
+    {"composed", DeviceType::cuda, nullptr, {}, nullptr, composed_cost, nullptr, nullptr, {}, true},
 };
 
 }  // namespace
@@ -50,7 +51,7 @@ Tensor swiglu(RankContext& ctx, const Tensor& gate, const Tensor& up, std::strin
   check_float_tensor(ctx, SwigluOp::kName, "gate", gate);
   check_tensor(ctx, SwigluOp::kName, "up", up, gate.dtype());
   check_shape(SwigluOp::kName, "up", up.shape(), gate.shape());
-  const SwigluProblem p{gate.shape().rows(), gate.shape().last(), gate.dtype()};
+  const SwigluProblem p{gate.shape().rows(), gate.shape().last(), gate.dtype(), all_vectorizable(gate, up)};
   OpCall<SwigluOp> call(ctx, p, variant);
   if (call.composed()) return mul(ctx, silu(ctx, gate), up);
   Tensor y = ctx.empty(gate.shape(), p.dtype);
@@ -63,7 +64,11 @@ void SwigluOp::run_backward(BackwardPass& pass) {
   BackwardCall<SwigluOp> call(pass);
   const GradSlot dgate = pass.grad_in(0);
   const GradSlot dup = pass.grad_in(1);
-  call.run({call.problem(), pass.grad_out(), pass.saved("gate"), pass.saved("up"), dgate, dup},
+  SwigluProblem p = call.problem();
+  p.vectorizable =
+      all_vectorizable(pass.grad_out(), pass.saved("gate"), pass.saved("up"), dgate.tensor, dup.tensor);
+  call.choose(p);
+  call.run({p, pass.grad_out(), pass.saved("gate"), pass.saved("up"), dgate, dup},
            {{"dgate", dgate.tensor}, {"dup", dup.tensor}});
 }
 

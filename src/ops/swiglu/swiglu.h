@@ -11,6 +11,7 @@ class BackwardPass;
 struct SwigluProblem {
   int64_t rows, cols;
   DType dtype;
+  bool vectorizable = true;  // all tensors of the pass, and all rows of each
 };
 
 struct SwigluForward {
@@ -31,6 +32,7 @@ struct SwigluBackward {
 
 struct SwigluOp {
   static constexpr const char* kName = "swiglu";
+  static constexpr OpKind kKind = OpKind::elementwise;
   static constexpr const char* kSummary = "y = silu(gate) * up";
   using Problem = SwigluProblem;
   using Forward = SwigluForward;

@@ -2,7 +2,7 @@
 // takes the row of tiles that 16 rows make and walks along it. Backward reads x once for both gradients: each
 // worker sums the weight gradient of its own 16 rows into its own partial buffer, and a second step adds the
 // buffers in order. docs/weighted-sum.md explains it line by line.
-// Floor: x read once forward; x read and dx written once backward.
+// Memory bound: x read once forward; x read and dx written once backward.
 #include "ops/cpu_rows.h"
 #include "ops/weighted_sum/weighted_sum.h"
 

@@ -1,6 +1,6 @@
 // naive: the readable baseline. One block per row sums it; backward writes dx with a thread per element and
-// sums the weight's gradient down the columns. Floor: forward reads x, rows * cols * element size bytes;
-// backward reads x and writes dx, twice that.
+// sums the weight's gradient down the columns. Memory bound: forward reads x, rows * cols * element size
+// bytes; backward reads x and writes dx, twice that.
 #include "ops/cuda_device/column_sum.cuh"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"

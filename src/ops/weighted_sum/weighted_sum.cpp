@@ -22,11 +22,12 @@ const SaveDecl<WeightedSumProblem> kSaves[] = {
 
 const Variant<WeightedSumOp> kRows[] = {
     {"tiled", DeviceType::cpu, nullptr, kSaves, weighted_sum_cpu_tiled_workspace, cost,
-     weighted_sum_cpu_tiled_forward, weighted_sum_cpu_tiled_backward},
+     weighted_sum_cpu_tiled_forward, weighted_sum_cpu_tiled_backward, "weighted_sum/cpu_tiled.cpp"},
     {"naive", DeviceType::cpu, nullptr, kSaves, nullptr, cost, weighted_sum_cpu_naive_forward,
-     weighted_sum_cpu_naive_backward},
+     weighted_sum_cpu_naive_backward, "weighted_sum/cpu_naive.cpp"},
     {"naive", DeviceType::cuda, nullptr, kSaves, nullptr, cost, KILN_CUDA_FN(weighted_sum_cuda_naive_forward),
-     KILN_CUDA_FN(weighted_sum_cuda_naive_backward)},
+     KILN_CUDA_FN(weighted_sum_cuda_naive_backward),
+     Kernels("forward_kernel", "grad_x_kernel column_sum_kernel")},
 };
 
 }  // namespace

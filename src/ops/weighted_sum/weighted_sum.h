@@ -32,6 +32,7 @@ struct WeightedSumBackward {
 
 struct WeightedSumOp {
   static constexpr const char* kName = "weighted_sum";
+  static constexpr OpKind kKind = OpKind::reduction;
   static constexpr const char* kSummary = "y[r] = sum over c of x[r, c] w[c] (docs/weighted-sum.md)";
   using Problem = WeightedSumProblem;
   using Forward = WeightedSumForward;

@@ -1,4 +1,4 @@
-// Attention without the T x T matrix: a tile of queries meets the keys tile by tile under a running maximum
+// Attention without the T x T matrix: a tile of queries visits the keys tile by tile under a running maximum
 // and sum (online softmax), and backward makes the probabilities again from q, k and lse = max + log(sum).
 //
 //   bytes   forward reads q, k, v and writes o and lse; naive also writes and reads B H Tq Tk probabilities
@@ -28,7 +28,7 @@ int64_t backward_tasks(const AttentionProblem& p) { return p.B * p.Hkv; }
 }  // namespace
 }  // namespace kiln
 
-#define KILN_SIMD_FILE "ops/attention/cpu_flash_simd.h"
+#define KILN_SIMD_FILE "ops/attention/cpu/flash_simd.h"
 #include "device/cpu/simd_each.h"
 
 namespace kiln {
@@ -72,7 +72,7 @@ void forward(RankContext& ctx, const AttentionForward& f) {
   const int64_t tiles = query_tiles(p), heads = p.B * p.H;
   for_tasks<FlashForwardScratch>(
       ctx, p, forward_tasks(p), f.workspace, [&](int64_t task, const FlashForwardScratch& scratch) {
-        // Causal: the last queries see most. They go first, so that threads finish together.
+        // Causal: the last queries see most. They go first, so that threads finish at the same time.
         const int64_t i0 = (tiles - 1 - task / heads) * kFlashTile, bh = task % heads;
         const int64_t b = bh / p.H, h = bh % p.H, hkv = h / p.group();
         tile({p, head_rows<T>(f.q, b, h, p.D).from(i0), head_rows<T>(f.k, b, hkv, p.D),

@@ -1,6 +1,6 @@
-// Flash attention's tiles with the five products on AMX, for bf16. The order of work and the [key][query]
+// Flash attention's tiles with the five matmuls on AMX, for bf16. The order of work and the [key][query]
 // layout are those of cpu_flash_simd.h; what is multiplied is rounded to bf16 first (probabilities and dS
-// too), sums stay in fp32. A product cannot leave masked places out, it multiplies them by an exact 0: so a
+// too), sums stay in fp32. A matmul cannot skip masked places, it multiplies them by an exact 0: so a
 // query tile whose diagonal holds a NaN or an infinity, which 0 would not silence, goes to the vector kernels
 // instead.
 
@@ -67,7 +67,7 @@ static bool all_finite(FlashRows<bf16> from, int64_t rows, int64_t D) {
   return bad == 0;
 }
 
-// The first key that some query of the tile does not see: products over keys from its tile on meet the mask.
+// The first key that some query of the tile does not see: matmuls over keys from its tile on are masked.
 static int64_t first_diagonal_key(const AttentionProblem& p, int64_t i0) {
   const int64_t key = p.causal ? i0 + p.Tk - p.Tq + 1 : p.Tk;
   return key < 0 ? 0 : key / kFlashTile * kFlashTile;
@@ -81,7 +81,7 @@ static bool diagonal_is_finite(const AttentionProblem& p, FlashRows<bf16> k, Fla
   return keys <= 0 || (all_finite(k.from(first), keys, p.D) && all_finite(v.from(first), keys, p.D));
 }
 
-// As online_softmax, from raw products; the probabilities come out as pairs of keys.
+// As online_softmax, from raw scores; the probabilities come out as pairs of keys.
 static void online_softmax_pairs(float* s, int64_t keys, float scale, float* top, float* sum, float* shrink,
                                  uint32_t* pairs) {
   const F32 k = broadcast(scale);
@@ -145,7 +145,7 @@ static void forward_tile_amx(const FlashForwardTile<bf16>& t) {
   finish_forward(t, a.ot);
 }
 
-// P and scale * dS from raw products: as rows for the products over queries, dS also as pairs of keys.
+// P and scale * dS from raw scores: as rows for the matmuls over queries, dS also as pairs of keys.
 static void softmax_gradient_rows(const FlashBackwardTile<bf16>& t, int64_t keys, bool diagonal,
                                   int64_t shift) {
   const FlashBackwardScratch& w = t.scratch;
@@ -164,7 +164,7 @@ static void softmax_gradient_rows(const FlashBackwardTile<bf16>& t, int64_t keys
     fill_masked(a.s, keys, kFlashTile, shift, 0);
     fill_masked(a.dp, keys, kFlashTile, shift, 0);
   }
-  // Queries past the last one: their zeros met every key, and 0 * Inf is NaN.
+  // Queries past the last one: their zeros were multiplied by every key, and 0 * Inf is NaN.
   for (int64_t j = 0; t.rows < kFlashTile && j < keys; ++j) {
     const auto lanes = static_cast<std::size_t>(kFlashTile - t.rows) * sizeof(float);
     std::memset(a.s + j * kFlashTile + t.rows, 0, lanes);

@@ -1,5 +1,5 @@
 // Flash attention's tiles on F32 vectors. Queries lie along the lanes: scores stand as S^T[key][query], so
-// the softmax runs down columns without a single sum across lanes, keys and values are read as they lie in
+// the softmax runs down columns without a single sum across lanes, keys and values are read as they are in
 // memory, and only a query tile's q, o and gradients are ever transposed.
 
 // Lanes from `first` on are a's, the ones before are b's.

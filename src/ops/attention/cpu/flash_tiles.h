@@ -54,10 +54,10 @@ class Carver {
   int64_t used_ = 0;
 };
 
-// A bf16 operand of an AMX product is either rows of bf16 or 32-bit pairs of neighbours along the summed
+// A bf16 operand of an AMX matmul is either rows of bf16 or 32-bit pairs of neighbours along the summed
 // index.
 struct FlashForwardTiles {
-  uint16_t* rows = nullptr;           // [tile][Dp]: k or v as they lie in memory
+  uint16_t* rows = nullptr;           // [tile][Dp]: k or v as they are in memory
   uint32_t* q_pairs = nullptr;        // [Dp / 2][tile]: pairs of channels
   uint32_t* v_pairs = nullptr;        // [tile / 2][Dp]: pairs of keys
   uint16_t* v_across = nullptr;       // [Dp][tile]
@@ -165,7 +165,7 @@ struct FlashBackwardTile {
   const FlashBackwardScratch& scratch;
 };
 
-// A tile of keys as the query tile at i0 meets it: query i takes part with key j where i >= j - shift.
+// A tile of keys as the query tile at i0 sees it: query i takes part with key j where i >= j - shift.
 struct FlashKeyTile {
   int64_t keys;
   int64_t shift;

@@ -1,9 +1,9 @@
-// few_rows: attention of a few queries to many keys, as in decoding, where each key and value is used once
+// small_m: attention of a few queries to many keys, as in decoding, where each key and value is used once
 // per query and reading them is all the work. A task is one query of one head: its scores, their softmax, the
-// sum of values, along D and along the keys as they lie in memory. flash gives a tile to every 64 queries and
+// sum of values, along D and along the keys as they are in memory. flash gives a tile to every 64 queries and
 // computes all its lanes, so that a single query pays for 32.
 //
-//   floor   k and v read once at the memory's (or the cache's) rate
+//   bound   k and v read once at the memory's (or the cache's) rate
 //   bits    a query's result depends on nothing but its own row, keys and values: not on threads, B or Tq
 //
 // Saves what naive saves, and naive does backward: flash would make the scores again in another order of
@@ -18,7 +18,7 @@ constexpr int64_t kMostQueries = 8;
 
 // One query of one head.
 template <class T>
-struct FewRowsQuery {
+struct SmallMQuery {
   int64_t keys, D, Dp;
   float scale;
   const T* q;         // [D]
@@ -36,17 +36,17 @@ int64_t whole_vectors(int64_t n) { return (n + 15) / 16 * 16; }
 }  // namespace
 }  // namespace kiln
 
-#define KILN_SIMD_FILE "ops/attention/cpu_few_rows_simd.h"
+#define KILN_SIMD_FILE "ops/attention/cpu/small_m_simd.h"
 #include "device/cpu/simd_each.h"
 
 namespace kiln {
 
-std::string attention_cpu_few_rows_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
+std::string attention_cpu_small_m_unsupported(const AttentionProblem& p, const DeviceTraits& traits) {
   if (p.Tq > kMostQueries) return cat("takes at most ", kMostQueries, " queries, not ", p.Tq);
   return needs_fp32_or_narrower(p, traits);
 }
 
-void attention_cpu_few_rows_forward(RankContext& ctx, const AttentionForward& f) {
+void attention_cpu_small_m_forward(RankContext& ctx, const AttentionForward& f) {
   with_narrow_float(f.p.dtype, [&](auto zero) {
     using T = decltype(zero);
     const AttentionProblem& p = f.p;

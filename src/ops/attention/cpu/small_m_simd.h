@@ -4,7 +4,7 @@ static constexpr int kKeysTogether = 4;  // as many sums in flight hide an fma's
 
 // q . k for kCount keys from j on. The number of keys at a time changes no bit of any score.
 template <int kCount, class T>
-static void score_keys(const FewRowsQuery<T>& t, int64_t j) {
+static void score_keys(const SmallMQuery<T>& t, int64_t j) {
   F32 s[kCount];
   for (int i = 0; i < kCount; ++i) s[i] = zero_vector();
   const T* k = t.k.base + j * t.k.stride;
@@ -18,7 +18,7 @@ static void score_keys(const FewRowsQuery<T>& t, int64_t j) {
 
 // kVectors vectors of o, from column c on; the last has n lanes.
 template <int kVectors, class T>
-static void sum_values(const FewRowsQuery<T>& t, int64_t c, int n) {
+static void sum_values(const SmallMQuery<T>& t, int64_t c, int n) {
   constexpr int W = F32::kWidth;
   F32 even[kVectors], odd[kVectors];
 #pragma GCC unroll 4
@@ -41,7 +41,7 @@ static void sum_values(const FewRowsQuery<T>& t, int64_t c, int n) {
 }
 
 template <class T>
-static void attend_to_keys(const FewRowsQuery<T>& t) {
+static void attend_to_keys(const SmallMQuery<T>& t) {
   constexpr int W = F32::kWidth;
   for (int64_t unseen = t.keys; unseen < t.all_keys; ++unseen) t.probs[unseen] = static_cast<T>(0.0f);
   if (t.keys == 0) {

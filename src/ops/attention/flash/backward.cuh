@@ -1,6 +1,6 @@
-// flash, backward of heads over 128 wide (others: cuda_flash_fused_backward.cuh): scores are made again from
+// flash, backward of heads over 128 wide (others: fused_backward.cuh): scores are made again from
 // q, k and lse. Three kernels, each the one writer of its gradient, so always the same bits; the price is
-// that scores are made three times and dP twice (eight products where five would do; see flash_table.h).
+// that scores are made three times and dP twice (eight matmuls where five would do; see flash_table.h).
 //
 //   P = exp(scale q k^T - lse)   dP = dO v^T   dS = P (dP - delta)   delta = rowsum(dO o)
 //   dq = scale dS k: a block has 64 queries and walks over keys; it also writes delta, for the one of dk
@@ -8,7 +8,7 @@
 //
 // In those two everything is transposed (a warp's 16 rows are keys), so that P^T and dS^T are in the
 // registers from which the tensor cores take their left operand.
-// Floor: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair.
+// Roofline: q, k, v, o, dO once in, dq, dk, dv once out; 10 B H D operations per seen pair.
 #pragma once
 
 #include "ops/attention/flash/tiles.cuh"
@@ -27,11 +27,11 @@ struct BackwardRows {
   Sequences sequences;
 };
 
-template <class Engine, class T, int kD>
-struct QueryMemory {
+template <MmaEngine Engine, class T, int kD>
+struct QuerySmem {
   typename Engine::template Tile<T, kD> q, dout;
   typename Engine::template Tile<T, kD> k[2], v[2];
-  WeightScratch<T> scratch[kBackwardWarps];
+  ProbScratch<T> scratch[kBackwardWarps];
   float lse[kTile], delta[kTile];  // lse times log2(e)
 };
 
@@ -44,7 +44,7 @@ __device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& row
   if (i < at.Tq) {
     const int row = at.first_query + i;
     const T *o = rows.o.at(at.batch, h, D, row), *dout = rows.dout.at(at.batch, h, D, row);
-    if (rows.o.packs && rows.dout.packs) {
+    if (rows.o.vectorizable && rows.dout.vectorizable) {
       for (int c = threadIdx.x % 2 * 8; c < D; c += 16) {
         const Pack<T> x = load_pack(o + c), y = load_pack(dout + c);
 #pragma unroll
@@ -61,10 +61,10 @@ __device__ void make_delta(const AttentionProblem& p, const BackwardRows<T>& row
   if (i < at.Tq) rows.delta[at.stat(p, h, i)] = sum;
 }
 
-template <class Engine, class T, int kD>
+template <MmaEngine Engine, class T, int kD>
 __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& m = *reinterpret_cast<QueryMemory<Engine, T, kD>*>(memory);
+  auto& m = *reinterpret_cast<QuerySmem<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D);
   const int tiles = static_cast<int>((p.Tq + kTile - 1) / kTile), heads = static_cast<int>(p.B * p.H);
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   load_tile<kBlock>(m.q, rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
   load_tile<kBlock>(m.dout, rows.dout, at.batch, h, D, at.first_query + i0, at.end_query());
   if (steps > 0) load_keys(0);
-  close_copies();
+  cp_async_commit();
   make_delta(p, rows, at, h, i0, m.delta);
   if (threadIdx.x < kTile) {
     const int i = i0 + static_cast<int>(threadIdx.x);
@@ -91,20 +91,20 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
   }
   if (rows.dq.base == nullptr) return;  // delta was all that is wanted of this kernel
 
-  TileSums dq[1][kD / 8];
+  FragAcc dq[1][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     if (t + 1 < steps) load_keys(t + 1);
-    close_copies();
-    wait_for_copies<1>();
+    cp_async_commit();
+    cp_async_wait<1>();  // this thread's copies of tile t; those of t + 1 are under way
     Engine::show();
-    __syncthreads();
+    __syncthreads();  // all threads'
 
-    TileSums s[1][kNTiles] = {}, dp[1][kNTiles] = {};
-    Engine::template multiply_rows<1>(s, m.q, warp * 16, m.k[t % 2]);
-    Engine::template multiply_rows<1>(dp, m.dout, warp * 16, m.v[t % 2]);
+    FragAcc s[1][kNTiles] = {}, dp[1][kNTiles] = {};
+    Engine::template gemm_nt<1>(s, m.q, warp * 16, m.k[t % 2]);
+    Engine::template gemm_nt<1>(dp, m.dout, warp * 16, m.v[t % 2]);
     Engine::finish(s, dp);
-    const Border<false> seen(at, i0 + warp * 16, t * kTile);
+    const TileMask<false> seen(at, i0 + warp * 16, t * kTile);
     const bool masked = t >= unmasked;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -118,31 +118,31 @@ __global__ void __launch_bounds__(kBlock) flash_grad_query_kernel(AttentionProbl
     }
     if (masked && !all_finite(m.k[t % 2])) {
       write_scratch(m.scratch[warp], s[0]);
-      multiply_columns_seen<T>(dq[0], m.scratch[warp], m.k[t % 2], seen);
+      gemm_nn_seen<T>(dq[0], m.scratch[warp], m.k[t % 2], seen);
     } else {
-      Engine::template multiply_columns<T, 1, kD>(dq, s, m.k[t % 2]);
+      Engine::template gemm_nn<T, 1, kD>(dq, s, m.k[t % 2]);
       Engine::finish(dq);
     }
-    __syncthreads();  // before this stage is overwritten
+    __syncthreads();  // all have read tile t, before the copies of t + 2 overwrite it
   }
-  if (steps == 0) wait_for_copies<0>();
+  if (steps == 0) cp_async_wait<0>();
   __syncthreads();
   store_strip(rows.dq, at.batch, h, D, at.first_query + i0 + warp * 16, at.end_query(), dq[0], p.scale,
               p.scale, m.q, warp * 16);
 }
 
-template <class Engine, class T, int kD>
-struct KeyMemory {
+template <MmaEngine Engine, class T, int kD>
+struct KeySmem {
   typename Engine::template Tile<T, kD> k, v;
   typename Engine::template Tile<T, kD> q[2], dout[2];
-  WeightScratch<T> scratch[kBackwardWarps];
+  ProbScratch<T> scratch[kBackwardWarps];
   float lse[2][kTile], delta[2][kTile];
   Sequence at;  // here and not in registers, which are full
 };
 
 // Step n of a key block is query tile `first + n % count` of head n / count of its group.
-template <class Engine, class T, int kD>
-__device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const AttentionProblem& p,
+template <MmaEngine Engine, class T, int kD>
+__device__ void load_queries(KeySmem<Engine, T, kD>& m, int stage, const AttentionProblem& p,
                              const BackwardRows<T>& rows, const Sequence& at, int h, int i0) {
   const int D = static_cast<int>(p.D);
   load_tile<kBlock>(m.q[stage], rows.q, at.batch, h, D, at.first_query + i0, at.end_query());
@@ -156,10 +156,10 @@ __device__ void load_queries(KeyMemory<Engine, T, kD>& m, int stage, const Atten
 }
 
 // kKeys: makes dk; kValues: makes dv.
-template <class Engine, class T, int kD, bool kKeys, bool kValues>
+template <MmaEngine Engine, class T, int kD, bool kKeys, bool kValues>
 __global__ void __launch_bounds__(kBlock, 1) flash_grad_key_kernel(AttentionProblem p, BackwardRows<T> rows) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& m = *reinterpret_cast<KeyMemory<Engine, T, kD>*>(memory);
+  auto& m = *reinterpret_cast<KeySmem<Engine, T, kD>*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, col = lane % 4 * 2;
   const int D = static_cast<int>(p.D);
   const int block = static_cast<int>(blockIdx.x), heads = static_cast<int>(p.B * p.Hkv);
@@ -180,24 +180,24 @@ __global__ void __launch_bounds__(kBlock, 1) flash_grad_key_kernel(AttentionProb
   load_tile<kBlock>(m.k, rows.k, at.batch, hkv, D, at.first_key + j0, at.end_key());
   if constexpr (kKeys) load_tile<kBlock>(m.v, rows.v, at.batch, hkv, D, at.first_key + j0, at.end_key());
   if (steps > 0) load_queries(m, 0, p, rows, at, head_at(0), query_at(0));
-  close_copies();
+  cp_async_commit();
 
-  TileSums dk[1][kD / 8], dv[1][kD / 8];
+  FragAcc dk[1][kD / 8], dv[1][kD / 8];
   const float scale_log2 = p.scale * kLog2E;
   for (int t = 0; t < steps; ++t) {
     if (t + 1 < steps) load_queries(m, (t + 1) % 2, p, rows, at, head_at(t + 1), query_at(t + 1));
-    close_copies();
-    wait_for_copies<1>();
+    cp_async_commit();
+    cp_async_wait<1>();  // this thread's copies of tile t; those of t + 1 are under way
     Engine::show();
-    __syncthreads();
+    __syncthreads();  // all threads'
 
     const auto &q = m.q[t % 2], &dout = m.dout[t % 2];
     const int i0 = query_at(t);
     const bool masked = i0 + kTile > at.Tq || (at.causal && j0 + kTile - 1 > i0 + at.Tk - at.Tq);
-    const Border<true> seen(at, i0, j0 + warp * 16);
-    TileSums s[1][kNTiles] = {}, dp[1][kNTiles] = {};
-    Engine::template multiply_rows<1>(s, m.k, warp * 16, q);
-    if constexpr (kKeys) Engine::template multiply_rows<1>(dp, m.v, warp * 16, dout);
+    const TileMask<true> seen(at, i0, j0 + warp * 16);
+    FragAcc s[1][kNTiles] = {}, dp[1][kNTiles] = {};
+    Engine::template gemm_nt<1>(s, m.k, warp * 16, q);
+    if constexpr (kKeys) Engine::template gemm_nt<1>(dp, m.v, warp * 16, dout);
     Engine::finish(s, dp);
 #pragma unroll
     for (int n = 0; n < kNTiles; ++n) {
@@ -214,20 +214,20 @@ __global__ void __launch_bounds__(kBlock, 1) flash_grad_key_kernel(AttentionProb
     if (masked && !(all_finite(q) & all_finite(dout))) {
       if constexpr (kValues) {
         write_scratch(m.scratch[warp], s[0]);
-        multiply_columns_seen<T>(dv[0], m.scratch[warp], dout, seen);
+        gemm_nn_seen<T>(dv[0], m.scratch[warp], dout, seen);
       }
       if constexpr (kKeys) {
         write_scratch(m.scratch[warp], dp[0]);
-        multiply_columns_seen<T>(dk[0], m.scratch[warp], q, seen);
+        gemm_nn_seen<T>(dk[0], m.scratch[warp], q, seen);
       }
     } else {
-      if constexpr (kValues) Engine::template multiply_columns<T, 1, kD>(dv, s, dout);
-      if constexpr (kKeys) Engine::template multiply_columns<T, 1, kD>(dk, dp, q);
+      if constexpr (kValues) Engine::template gemm_nn<T, 1, kD>(dv, s, dout);
+      if constexpr (kKeys) Engine::template gemm_nn<T, 1, kD>(dk, dp, q);
       Engine::finish(dv, dk);
     }
-    __syncthreads();  // before this stage is overwritten
+    __syncthreads();  // all have read tile t, before the copies of t + 2 overwrite it
   }
-  if (steps == 0) wait_for_copies<0>();
+  if (steps == 0) cp_async_wait<0>();
   __syncthreads();
   const int own = at.first_key + j0 + warp * 16;
   if (kKeys && rows.dk.base != nullptr)
@@ -236,13 +236,13 @@ __global__ void __launch_bounds__(kBlock, 1) flash_grad_key_kernel(AttentionProb
     store_strip(rows.dv, at.batch, hkv, D, own, at.end_key(), dv[0], 1.0f, 1.0f, m.v, warp * 16);
 }
 
-template <class Engine, class T, int kD, bool kKeys, bool kValues>
+template <MmaEngine Engine, class T, int kD, bool kKeys, bool kValues>
 void run_grad_key(Stream stream, const AttentionProblem& p, const BackwardRows<T>& rows) {
   launch(flash_grad_key_kernel<Engine, T, kD, kKeys, kValues>, Grid(blocks_for(p.Tk, kTile) * p.B * p.Hkv),
-         kBlock, sizeof(KeyMemory<Engine, T, kD>), stream, p, rows);
+         kBlock, sizeof(KeySmem<Engine, T, kD>), stream, p, rows);
 }
 
-template <class Engine, class Of>
+template <MmaEngine Engine, class Of>
 void backward(RankContext& ctx, const AttentionBackward& b) {
   const AttentionProblem& p = b.p;
   const Stream stream = cuda_stream(ctx);
@@ -250,22 +250,22 @@ void backward(RankContext& ctx, const AttentionBackward& b) {
     using T = decltype(zero);
     with_tile_width(Of{}, p.D, [&](auto width) {
       constexpr int kD = decltype(width)::value;
-      const BackwardRows<T> rows{head_rows<T>(b.q, p.D),
-                                 head_rows<T>(b.k, p.D),
-                                 head_rows<T>(b.v, p.D),
-                                 head_rows<T>(b.o, p.D),
-                                 head_rows<T>(b.dout, p.D),
-                                 head_rows<T>(b.dq.tensor, p.D, b.dq.accumulate),
-                                 head_rows<T>(b.dk.tensor, p.D, b.dk.accumulate),
-                                 head_rows<T>(b.dv.tensor, p.D, b.dv.accumulate),
-                                 b.lse.data<float>(),
-                                 reinterpret_cast<float*>(b.workspace.raw()),
-                                 b.sequences};
+      const BackwardRows<T> rows{.q = head_rows<T>(b.q, p.D),
+                                 .k = head_rows<T>(b.k, p.D),
+                                 .v = head_rows<T>(b.v, p.D),
+                                 .o = head_rows<T>(b.o, p.D),
+                                 .dout = head_rows<T>(b.dout, p.D),
+                                 .dq = head_rows<T>(b.dq.tensor, p.D, b.dq.accumulate),
+                                 .dk = head_rows<T>(b.dk.tensor, p.D, b.dk.accumulate),
+                                 .dv = head_rows<T>(b.dv.tensor, p.D, b.dv.accumulate),
+                                 .lse = b.lse.data<float>(),
+                                 .delta = reinterpret_cast<float*>(b.workspace.raw()),
+                                 .sequences = b.sequences};
       launch(flash_grad_query_kernel<Engine, T, kD>, Grid(blocks_for(p.Tq, kTile) * p.B * p.H), kBlock,
-             sizeof(QueryMemory<Engine, T, kD>), stream, p, rows);
+             sizeof(QuerySmem<Engine, T, kD>), stream, p, rows);
       constexpr FlashTiles kTiles = flash_tiles(kD);
-      static_assert(sizeof(QueryMemory<Engine, T, kD>) <= flash_backward_bytes(kTiles));
-      static_assert(sizeof(KeyMemory<Engine, T, kD>) <= flash_backward_bytes(kTiles));
+      static_assert(sizeof(QuerySmem<Engine, T, kD>) <= flash_backward_bytes(kTiles));
+      static_assert(sizeof(KeySmem<Engine, T, kD>) <= flash_backward_bytes(kTiles));
       if (b.dk.wanted()) run_grad_key<Engine, T, kD, true, false>(stream, p, rows);
       if (b.dv.wanted()) run_grad_key<Engine, T, kD, false, true>(stream, p, rows);
     });

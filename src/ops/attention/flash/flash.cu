@@ -1,4 +1,4 @@
-// flash by mma.sync: every GPU since Ampere. Heads up to 128 wide; wider ones are in cuda_flash_wide.cu.
+// flash by mma.sync: every GPU since Ampere. Heads up to 128 wide; wider ones are in wide.cu.
 #include "ops/attention/flash/ampere.cuh"
 #include "ops/attention/flash/forward.cuh"
 #include "ops/attention/flash/fused_launch.cuh"

@@ -15,7 +15,7 @@ constexpr int kTile = 64;  // keys of a tile, or queries of one that is walked o
 // A block of backward's one kernel.
 struct FlashKeys {
   int strips;  // of 16 keys, that a warp has
-  int share;   // warps that have the same keys; see cuda_flash_fused_parts.cuh
+  int share;   // warps that have the same keys; see fused_params.cuh
 };
 // Where blocks of more keys would be too few to fill the GPU, or would not fit into its shared memory.
 constexpr FlashKeys kFewKeys{1, 2};
@@ -25,7 +25,7 @@ struct FlashTiles {
   int queries;      // of a block in the forward pass
   int few_queries;  // where blocks of that many would be too few to fill the GPU
   // No strips: dk and dv of wide heads are more sums than a warp has registers, and each gradient is made by
-  // a kernel of its own, at the price of making the scores three times (eight products for five).
+  // a kernel of its own, at the price of making the scores three times (eight matmuls for five).
   FlashKeys keys;
 
   constexpr bool fused() const { return keys.strips > 0; }
@@ -45,8 +45,8 @@ constexpr int flash_default_queries(const FlashTiles& t, long heads, long querie
 
 // Whether backward's blocks would leave multiprocessors idle. One key/value head's keys.
 constexpr bool flash_few_keys(FlashKeys block, long kv_heads, long keys) {
-  const long lot = long{kTile} * block.strips;
-  return kv_heads * ((keys + lot - 1) / lot) < 132;
+  const long key_block = long{kTile} * block.strips;
+  return kv_heads * ((keys + key_block - 1) / key_block) < 132;
 }
 
 // For heads of width D, at most kWidestHead.
@@ -62,7 +62,7 @@ constexpr std::size_t flash_rows_bytes(const FlashTiles& t, int rows) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(t.width + 8) * 2;
 }
 
-// Queries, and two tiles each of keys and values; and a strip of weights for each 16 queries.
+// Queries, and two tiles each of keys and values; and a strip of probabilities for each 16 queries.
 constexpr std::size_t flash_forward_bytes(const FlashTiles& t) {
   return flash_rows_bytes(t, t.queries + 4 * kTile) +
          static_cast<std::size_t>(t.queries / 16 * 16 * (kTile + 2) * 2);
@@ -76,8 +76,8 @@ constexpr std::size_t flash_fused_backward_bytes(int width, FlashKeys block) {
          static_cast<std::size_t>(block.share * keys * (kTile + 8) * 2 + 4 * kTile * 4 + 128);
 }
 
-// The least a GPU must have. In kernels of their own two tiles stay, two times two come and go; weights, lse
-// and delta of two tiles, and a block's sequence.
+// The least a GPU must have. In kernels of their own two tiles stay, two times two come and go;
+// probabilities, lse and delta of two tiles, and a block's sequence.
 constexpr std::size_t flash_backward_bytes(const FlashTiles& t) {
   if (t.fused()) return flash_fused_backward_bytes(t.width, kFewKeys);
   return flash_rows_bytes(t, 6 * kTile) +

@@ -1,11 +1,11 @@
-// What flash_hopper falls back on, row by row, where a result is not a number. Its products take in masked
-// pairs with a weight of zero, which is right unless the masked value is infinite or NaN: 0 * NaN. Every such
-// accident shows in the result, so the fast path pays for nothing but a look at what it is about to write.
-// These sums go over the seen pairs alone; a NaN that was attended to comes out again.
+// The non-finite slow path of flash_hopper: row by row, where a result is not finite. Its matmuls take in
+// masked pairs with a probability of zero, which is right unless the masked value is infinite or NaN: 0 *
+// NaN. Every such accident shows in the result, so the fast path pays for nothing but a look at what it is
+// about to write. These sums go over the seen pairs alone; a NaN that was attended to comes out again.
 #pragma once
 
 #include "ops/attention/flash/tiles.cuh"
-#include "ops/attention/cuda_hopper_walk.h"
+#include "ops/attention/hopper/backward_tile_scheduler.h"
 
 namespace kiln::hopper {
 
@@ -36,9 +36,9 @@ struct LaneRow {
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     return sum;
   }
-  __device__ void add(float weight, const LaneRow& other) {
+  __device__ void add(float factor, const LaneRow& other) {
 #pragma unroll
-    for (int k = 0; k < kEach; ++k) at[k] += weight * other.at[k];
+    for (int k = 0; k < kEach; ++k) at[k] += factor * other.at[k];
   }
   __device__ bool finite() const {
     float zero = 0;
@@ -55,21 +55,11 @@ struct LaneRow {
       if (c >= first && c < end) put_grad(row[c], at[k] * factor, accumulate);
     }
   }
-  // To channels of a tile's row, times a factor.
-  template <class Tile>
-  __device__ void put(Tile& tile, int row, float factor) const {
-#pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const int c = static_cast<int>(threadIdx.x % 32) + 32 * k;
-      using T = std::remove_reference_t<decltype(*tile.at(0, 0))>;
-      if (c < Tile::kWidth) *tile.at(row, c) = static_cast<T>(at[k] * factor);
-    }
-  }
 };
 
-// Whether all of a warp's values are numbers.
+// Whether all of a warp's values are finite.
 template <int kCount>
-__device__ bool all_finite(const TileSums (&sums)[kCount]) {
+__device__ bool all_finite(const FragAcc (&sums)[kCount]) {
   float zero = 0;
 #pragma unroll
   for (int n = 0; n < kCount; ++n) {
@@ -79,10 +69,11 @@ __device__ bool all_finite(const TileSums (&sums)[kCount]) {
   return __all_sync(0xffffffffu, zero == 0) != 0;
 }
 
+// o of query i.
 template <class T, int kD>
-__device__ LaneRow<kD> careful_output(const Sizes& z, const HeadRows<const T>& q, const HeadRows<const T>& k,
-                                      const HeadRows<const T>& v, int64_t b, int64_t h, int64_t i,
-                                      float lse) {
+__device__ LaneRow<kD> non_finite_output(const SeqlenInfo& z, const HeadRows<const T>& q,
+                                         const HeadRows<const T>& k, const HeadRows<const T>& v, int64_t b,
+                                         int64_t h, int64_t i, float lse) {
   const int D = z.D;
   const int64_t hkv = h / z.group, seen = z.visible(static_cast<int>(i));
   const auto query = LaneRow<kD>::of(q.at(b, h, D, z.first_query + i), D);
@@ -95,10 +86,10 @@ __device__ LaneRow<kD> careful_output(const Sizes& z, const HeadRows<const T>& q
   return o;
 }
 
-// What the gradients are made of; see cuda_hopper_backward.cuh.
+// Gradients by the formulas of backward_mainloop.cuh.
 template <class T>
-struct CarefulGradients {
-  const Sizes& z;
+struct NonFiniteGradients {
+  const SeqlenInfo& z;
   const HeadRows<const T>&q, &k, &v, &dout;
   const float *lse2, *delta;  // [B, H, padded]
   int padded;

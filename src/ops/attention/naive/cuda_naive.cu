@@ -2,8 +2,9 @@
 // weighted sum, and writes the probabilities. Backward: one block per query row makes the gradient of its
 // scores (kept in the workspace) and dq; one block per key row then sums dk and dv over the queries that saw
 // it, in order, so each gradient has one writer and no atomics are needed.
-// Floor of this variant: q, k, v, o and the B*H*Tq*Tk probabilities once each. Every block reads all its keys
-// and values again, from cache at best: that, and the matrix in memory, is what flash attention saves.
+// Memory bound of this variant: q, k, v, o and the B*H*Tq*Tk probabilities once each. Every block reads all
+// its keys and values again, from cache at best: that, and the matrix in memory, is what flash attention
+// saves.
 #include "ops/attention/attention.h"
 #include "ops/cuda_device/rank.h"
 #include "ops/cuda_device/reduce.cuh"

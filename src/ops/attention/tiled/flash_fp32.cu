@@ -1,16 +1,16 @@
 // flash_fp32: attention in true fp32, forward and backward, without a matrix of scores in memory: the tiled
-// kernels with every step of their ladder taken (cuda_tiled_forward.cuh, cuda_tiled_backward.cuh).
-// Floor: the multiply-adds, 4 D forward and 10 D (here 14 D) backward per seen pair and head, at two
+// kernels with every step of their ladder taken (forward.cuh, backward.cuh).
+// Roofline: the multiply-adds, 4 D forward and 10 D (here 14 D) backward per seen pair and head, at two
 // operations for each of a multiprocessor's 128 lanes a cycle (67 TFLOP/s on an H200); fp32 has no tensor
 // cores.
-#include "ops/attention/cuda_tiled_backward.cuh"
-#include "ops/attention/tiled/forward.cuh"
 #include "ops/attention/gpu_shared_memory.h"
+#include "ops/attention/tiled/backward.cuh"
+#include "ops/attention/tiled/forward.cuh"
 
 namespace kiln {
 namespace {
 
-struct Fp32Rung {
+struct Fp32Step {
   static constexpr bool kSkip = true, kSplit = true, kAsync = true, kAtomic = false;
 };
 
@@ -42,9 +42,9 @@ void attention_cuda_flash_fp32_forward(RankContext& ctx, const AttentionForward&
       // Large blocks read keys half as often; too few of them would leave multiprocessors idle.
       const bool few = f.p.B * f.p.H * blocks_for(f.p.Tq, Large::kShape.rows) < 2 * 132;
       if (few || tiled::forward_bytes(Large::kShape, sizeof(float)) > shared_bytes(ctx))
-        return tiled::run_forward<Fp32Rung, float, Small>(ctx, f);
+        return tiled::run_forward<Fp32Step, float, Small>(ctx, f);
     }
-    tiled::run_forward<Fp32Rung, float, Large>(ctx, f);
+    tiled::run_forward<Fp32Step, float, Large>(ctx, f);
   });
 }
 
@@ -54,9 +54,9 @@ void attention_cuda_flash_fp32_backward(RankContext& ctx, const AttentionBackwar
     using Small = tiled::BackwardTiles<width, true>;
     if constexpr (Small::kShape != Large::kShape) {
       if (tiled::backward_bytes(Large::kShape, sizeof(float)) > shared_bytes(ctx))
-        return tiled::run_backward<Fp32Rung, float, Small>(ctx, b);
+        return tiled::run_backward<Fp32Step, float, Small>(ctx, b);
     }
-    tiled::run_backward<Fp32Rung, float, Large>(ctx, b);
+    tiled::run_backward<Fp32Step, float, Large>(ctx, b);
   });
 }
 

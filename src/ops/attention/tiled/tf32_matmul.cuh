@@ -1,6 +1,6 @@
-// The products of the tiled attention kernels on the tensor cores, in TF32: operands are rounded to 11 bits,
-// sums are fp32. A product over k does not depend on the order of k, so the places of the instruction's k are
-// given to whatever the lane has at hand: in the second product those are its own two neighbouring scores,
+// The matmuls of the tiled attention kernels on the tensor cores, in TF32: operands are rounded to 11 bits,
+// sums are fp32. A sum over k does not depend on which k is which, so the places of the instruction's k are
+// given to whatever the lane has at hand: in the second matmul those are its own two neighbouring scores,
 // and no word changes its thread.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace kiln::tiled {
 
 // sums = A X^T. One word at a time: the padding of a tile's rows puts the eight rows and four channels that a
 // warp reads in different banks.
-template <TileShape kShape, class A, class X>
-__device__ void tf32_rows(Values<kShape>& sums, const A& a, const X& x, const Lane<kShape>& lane, int D) {
+template <TileShape kShape, RowsOfFours A, RowsOfFours X>
+__device__ void tf32_gemm_nt(Values<kShape>& sums, const A& a, const X& x, const Lane<kShape>& lane, int D) {
 #pragma unroll
   for (int i = 0; i < kShape.per_lane; ++i) {
 #pragma unroll
@@ -20,7 +20,7 @@ __device__ void tf32_rows(Values<kShape>& sums, const A& a, const X& x, const La
 #pragma unroll 1                                // more words at hand would spill the sums of wide heads
   for (int first = 0; first < D; first += 8) {  // past D both sides are zeros; all lanes go as far
     const int c = first + lane.x;
-    TileA left[kShape.per_lane / 2];
+    FragA left[kShape.per_lane / 2];
 #pragma unroll
     for (int m = 0; m < kShape.per_lane / 2; ++m) {
       left[m] = {{as_tf32(a.row[lane.row(2 * m)][c]), as_tf32(a.row[lane.row(2 * m + 1)][c]),
@@ -29,18 +29,18 @@ __device__ void tf32_rows(Values<kShape>& sums, const A& a, const X& x, const La
 #pragma unroll
     for (int n = 0; n < kShape.columns / 8; ++n) {
       const auto& row = x.row[8 * n + lane.y];
-      const TileB right{{as_tf32(row[c]), as_tf32(row[c + 4])}};
+      const FragB right{{as_tf32(row[c]), as_tf32(row[c + 4])}};
 #pragma unroll
       for (int m = 0; m < kShape.per_lane / 2; ++m) {
         float(&low)[kShape.columns / kShape.lanes] = sums[2 * m];
         float(&high)[kShape.columns / kShape.lanes] = sums[2 * m + 1];
-        multiply_add_tf32(low[2 * n], low[2 * n + 1], high[2 * n], high[2 * n + 1], left[m], right);
+        mma_m16n8k8_tf32(low[2 * n], low[2 * n + 1], high[2 * n], high[2 * n + 1], left[m], right);
       }
     }
   }
 }
 
-// Whether all values of the tile are numbers; the block's answer, with a barrier.
+// Whether all values of the tile are finite; the block's answer, with a barrier.
 template <class T, int kWidth, int kRows>
 __device__ bool all_finite(const Tile<T, kWidth, kRows>& tile) {
   bool finite = true;
@@ -51,11 +51,11 @@ __device__ bool all_finite(const Tile<T, kWidth, kRows>& tile) {
   return __syncthreads_and(finite) != 0;
 }
 
-// out += W X leaving out pairs that are not seen, by plain multiply-adds. Slow, and taken only where a masked
-// tile holds something that is not a number.
-template <TileShape kShape, class X, class S>
-__device__ void multiply_seen(Outputs<kShape>& out, const Weights<kShape>& weights, const X& x,
-                              const Lane<kShape>& lane, const S& seen) {
+// The non-finite slow path: out += P X leaving out pairs that are not seen, by plain multiply-adds. Taken
+// only where a masked tile holds something that is not finite.
+template <TileShape kShape, RowsOfFours X, flash::SeenPredicate S>
+__device__ void gemm_nn_seen(Outputs<kShape>& out, const ScoreTile<kShape>& probs, const X& x,
+                             const Lane<kShape>& lane, const S& seen) {
 #pragma unroll
   for (int m = 0; m < kQuads<kShape>; ++m) {
     float4 more[kShape.per_lane] = {};
@@ -65,7 +65,7 @@ __device__ void multiply_seen(Outputs<kShape>& out, const Weights<kShape>& weigh
 #pragma unroll
       for (int i = 0; i < kShape.per_lane; ++i) {
         if (seen(lane.row(i), k))
-          add_scaled(more[i], weights.row[lane.row(i)][k], {row[0], row[1], row[8], row[9]});
+          add_scaled(more[i], probs.row[lane.row(i)][k], {row[0], row[1], row[8], row[9]});
       }
     }
 #pragma unroll
@@ -73,18 +73,18 @@ __device__ void multiply_seen(Outputs<kShape>& out, const Weights<kShape>& weigh
   }
 }
 
-// out += W X, W being the warp's values.
-template <TileShape kShape, class X, class S>
-__device__ void tf32_columns(bool masked, Outputs<kShape>& out, Weights<kShape>& weights,
+// out += P X, P being the warp's values.
+template <TileShape kShape, RowsOfFours X, flash::SeenPredicate S>
+__device__ void tf32_gemm_nn(bool masked, Outputs<kShape>& out, ScoreTile<kShape>& probs,
                              const Values<kShape>& values, const X& x, const Lane<kShape>& lane,
                              const S& seen) {
   if (masked && !all_finite(x)) {
-    share(weights, values, lane);
-    return multiply_seen<kShape>(out, weights, x, lane, seen);
+    share_scores(probs, values, lane);
+    return gemm_nn_seen<kShape>(out, probs, x, lane, seen);
   }
 #pragma unroll
   for (int n = 0; n < kShape.columns / 8; ++n) {
-    TileA left[kShape.per_lane / 2];
+    FragA left[kShape.per_lane / 2];
 #pragma unroll
     for (int m = 0; m < kShape.per_lane / 2; ++m) {
       left[m] = {{as_tf32(values[2 * m][2 * n]), as_tf32(values[2 * m + 1][2 * n]),
@@ -94,13 +94,13 @@ __device__ void tf32_columns(bool masked, Outputs<kShape>& out, Weights<kShape>&
 #pragma unroll
     for (int quad = 0; quad < kQuads<kShape>; ++quad) {
       const int c = 16 * quad + lane.y;
-      const TileB near{{as_tf32(first[c]), as_tf32(second[c])}};
-      const TileB far{{as_tf32(first[c + 8]), as_tf32(second[c + 8])}};
+      const FragB near{{as_tf32(first[c]), as_tf32(second[c])}};
+      const FragB far{{as_tf32(first[c + 8]), as_tf32(second[c + 8])}};
 #pragma unroll
       for (int m = 0; m < kShape.per_lane / 2; ++m) {
         float4 &low = out.at[2 * m][quad], &high = out.at[2 * m + 1][quad];
-        multiply_add_tf32(low.x, low.y, high.x, high.y, left[m], near);
-        multiply_add_tf32(low.z, low.w, high.z, high.w, left[m], far);
+        mma_m16n8k8_tf32(low.x, low.y, high.x, high.y, left[m], near);
+        mma_m16n8k8_tf32(low.z, low.w, high.z, high.w, left[m], far);
       }
     }
   }

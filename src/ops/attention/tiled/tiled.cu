@@ -1,21 +1,21 @@
-// The lower rungs of attention's ladder, in bf16, heads up to 128 wide: each row of the op's table is one of
+// The lower steps of attention's ladder, in bf16, heads up to 128 wide: each row of the op's table is one of
 // these, so that what a step buys is a measurement away (kiln bench op attention --variant all).
 //
-//   naive         the scores in memory                                        cuda_naive.cu
+//   naive         the scores in memory                                        naive/cuda_naive.cu
 //   tiled         online softmax: a tile of keys at a time in shared memory, no matrix of scores
 //   tiled_skip    + tiles that no query of a block sees are skipped: half of a long causal sequence's
 //   tiled_split   + indices are compared only on tiles that the diagonal or an end crosses
 //   tiled_async   + tiles are copied by cp.async while the tile before is worked on
-//   flash         + the products on the tensor cores                          cuda_flash.cu
+//   flash         + the matmuls on the tensor cores                           flash/flash.cu
 //
-// tiled_atomic is tiled_async with another backward: one kernel instead of two, five products instead of
-// seven. A block of keys adds its share of every query's gradient to fp32 sums in memory, by atomics, in
+// tiled_atomic is tiled_async with another backward: one kernel instead of two, five matmuls instead of
+// seven. A block of keys adds its part of every query's gradient to fp32 sums in memory, by atomics, in
 // whatever order blocks come: bits may differ from run to run.
 //
-// Floor: as flash, 4 D forward and 10 D backward operations per seen pair and head, but by plain
+// Roofline: as flash, 4 D forward and 10 D backward operations per seen pair and head, but by plain
 // multiply-adds (67 TFLOP/s on an H200 where its tensor cores do 990). Values are widened where they are
 // read, which costs an operation for every two to four multiply-adds.
-#include "ops/attention/cuda_tiled_backward.cuh"
+#include "ops/attention/tiled/backward.cuh"
 #include "ops/attention/tiled/forward.cuh"
 
 namespace kiln {
@@ -42,16 +42,16 @@ void with_width(int64_t D, F f) {
   D <= 64 ? f(std::integral_constant<int, 64>{}) : f(std::integral_constant<int, 128>{});
 }
 
-template <class Rung>
+template <tiled::LadderStep Step>
 void forward(RankContext& ctx, const AttentionForward& f) {
   with_width(f.p.D,
-             [&](auto width) { tiled::run_forward<Rung, bf16, tiled::RungForwardTiles<width>>(ctx, f); });
+             [&](auto width) { tiled::run_forward<Step, bf16, tiled::StepForwardTiles<width>>(ctx, f); });
 }
 
-template <class Rung>
+template <tiled::LadderStep Step>
 void backward(RankContext& ctx, const AttentionBackward& b) {
   with_width(b.p.D, [&](auto width) {
-    tiled::run_backward<Rung, bf16, tiled::BackwardTiles<width, false>>(ctx, b);
+    tiled::run_backward<Step, bf16, tiled::BackwardTiles<width, false>>(ctx, b);
   });
 }
 
@@ -63,7 +63,7 @@ __global__ void tiled_prepare_kernel(AttentionProblem p, tiled::BackwardRows<bf1
   const tiled::Sequence at(p, rows.sequences, static_cast<int>(b));
   const float delta = tiled::make_delta<32>(p, rows, at, static_cast<int>(h), static_cast<int>(i));
   if (threadIdx.x % 32 == 0) rows.delta[row] = delta;
-  float* sums = rows.dq_sums + ((b * p.Tq + i) * p.H + h) * p.D;
+  float* sums = rows.dq_accum + ((b * p.Tq + i) * p.H + h) * p.D;
   for (int64_t c = threadIdx.x % 32; c < p.D; c += 32) sums[c] = 0;
 }
 
@@ -73,7 +73,7 @@ __global__ void tiled_finish_query_kernel(AttentionProblem p, tiled::BackwardRow
   if (at >= p.B * p.Tq * p.H * p.D) return;
   const int64_t channel = at % (p.H * p.D), row = at / (p.H * p.D);
   bf16& to = rows.dq.at(row / p.Tq, 0, p.D, row % p.Tq)[channel];
-  put_grad(to, rows.dq_sums[at] * p.scale, rows.dq.accumulate);
+  put_grad(to, rows.dq_accum[at] * p.scale, rows.dq.accumulate);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The tiles of attention by plain multiply-adds (flash_fp32 and the tiled rungs), and the shared memory they
-// take: the kernels are made for these and the variants' refusals come from the same numbers.
+// The tiles of attention by plain multiply-adds (flash_fp32 and the tiled ladder steps), and the shared
+// memory they take: the kernels are made for these and the variants' refusals come from the same numbers.
 #pragma once
 
 #include <cstddef>
@@ -59,8 +59,8 @@ constexpr TileChoice backward_tiles(int width) {
   }
 }
 
-// Of the bf16 rungs; their backward has the large tiles above.
-constexpr TileShape rung_forward_tiles(int width) { return {width, 64, 64, 16, 8, 2}; }
+// Of the bf16 ladder steps; their backward has the large tiles above.
+constexpr TileShape step_forward_tiles(int width) { return {width, 64, 64, 16, 8, 2}; }
 
 // Of flash_tf32: they fit every GPU since Ampere.
 constexpr TileShape tf32_forward_tiles(int width) {
@@ -77,8 +77,8 @@ struct ForwardTiles {
 };
 
 template <int kWidth>
-struct RungForwardTiles {
-  static constexpr TileShape kShape = rung_forward_tiles(kWidth);
+struct StepForwardTiles {
+  static constexpr TileShape kShape = step_forward_tiles(kWidth);
 };
 
 template <int kWidth>
@@ -103,7 +103,7 @@ constexpr std::size_t tile_bytes(const TileShape& s, int rows, std::size_t eleme
 }
 
 // A block's scores on their way from the lanes that made them to those that multiply by them.
-constexpr std::size_t weight_bytes(const TileShape& s) {
+constexpr std::size_t score_tile_bytes(const TileShape& s) {
   return static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.columns + s.lanes) * 4;
 }
 
@@ -111,12 +111,12 @@ constexpr std::size_t weight_bytes(const TileShape& s) {
 constexpr std::size_t kSequenceBytes = 32;
 
 constexpr std::size_t forward_bytes(const TileShape& s, std::size_t element) {
-  return tile_bytes(s, s.rows + 2 * s.columns, element) + weight_bytes(s) + kSequenceBytes;
+  return tile_bytes(s, s.rows + 2 * s.columns, element) + score_tile_bytes(s) + kSequenceBytes;
 }
 
 // Two tiles of rows, three of columns; lse and delta of up to two tiles of queries.
 constexpr std::size_t backward_bytes(const TileShape& s, std::size_t element) {
-  return tile_bytes(s, 2 * s.rows + 3 * s.columns, element) + weight_bytes(s) +
+  return tile_bytes(s, 2 * s.rows + 3 * s.columns, element) + score_tile_bytes(s) +
          static_cast<std::size_t>(s.rows > 2 * s.columns ? s.rows : 2 * s.columns) * 8;
 }
 
@@ -127,8 +127,8 @@ constexpr std::size_t both_bytes(const TileShape& forward, const TileShape& back
 constexpr std::size_t fp32_bytes(int width) {  // the least
   return both_bytes(forward_tiles(width).small, backward_tiles(width).small, 4);
 }
-constexpr std::size_t rung_bytes(int width) {
-  return both_bytes(rung_forward_tiles(width), backward_tiles(width).large, 2);
+constexpr std::size_t step_bytes(int width) {
+  return both_bytes(step_forward_tiles(width), backward_tiles(width).large, 2);
 }
 constexpr std::size_t tf32_bytes(int width) {
   return both_bytes(tf32_forward_tiles(width), tf32_backward_tiles(width), 4);

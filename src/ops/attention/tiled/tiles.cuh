@@ -1,6 +1,6 @@
 // What the attention kernels made of plain multiply-adds share: tiles in shared memory, which lane has what,
-// and which pairs are seen. flash_fp32 is these kernels in fp32, the tiled rungs are them in bf16, and
-// flash_tf32 has its products made by the tensor cores.
+// and which pairs are seen. flash_fp32 is these kernels in fp32, the tiled ladder steps are them in bf16, and
+// flash_tf32 has its matmuls made by the tensor cores.
 //
 // A warp's lanes stand in a rectangle (TileShape::lanes across). Lane (x, y) has rows y, y + down, ... of the
 // warp and columns x, x + lanes, ...: neighbours read neighbouring rows of a tile, whose padding puts them in
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <climits>
+#include <concepts>
 
 #include "ops/attention/flash/tiles.cuh"
 #include "ops/attention/tiled/tiled_table.h"
@@ -20,6 +21,21 @@ using flash::HeadRows;
 using flash::Sequence;
 
 constexpr float kLog2E = flash::kLog2E;
+
+// Which steps of the ladder a kernel takes; see forward.cuh.
+template <class Step>
+concept LadderStep = requires {
+  { Step::kSkip } -> std::convertible_to<bool>;
+  { Step::kSplit } -> std::convertible_to<bool>;
+  { Step::kAsync } -> std::convertible_to<bool>;
+  { Step::kAtomic } -> std::convertible_to<bool>;
+};
+
+// A tile shape as a type; see tiled_table.h.
+template <class Tiles>
+concept NamedTileShape = requires {
+  { Tiles::kShape } -> std::convertible_to<TileShape>;
+};
 
 template <TileShape kShape>
 struct Lane {
@@ -70,32 +86,41 @@ struct alignas(16) Tile {
   }
 };
 
+// Rows in shared memory that a matmul reads four channels at a time.
+template <class Rows>
+concept RowsOfFours = requires(const Rows& rows) {
+  { rows.four(0, 0) } -> std::convertible_to<float4>;
+};
+
+// A block's scores, probabilities or their gradients, on their way from the lanes that made them to those
+// that multiply by them.
 template <TileShape kShape>
-struct alignas(16) Weights {
+struct alignas(16) ScoreTile {
   float row[kShape.rows][kShape.columns + kShape.lanes];  // the padding spreads what a warp writes at a time
 };
 
-// Rows first, first + 1, ... of a head; zeros past `rows` and past channel D. Complete after arrive().
+// Rows first, first + 1, ... of a head; zeros past `rows` and past channel D. Complete after
+// wait_for_tiles().
 template <bool kAsync, int kThreads, class T, int kWidth, int kRows>
 __device__ void load(Tile<T, kWidth, kRows>& tile, const HeadRows<T>& from, int b, int head, int D, int first,
                      int rows) {
-  constexpr int kPack = Pack<T>::kSize, kPerRow = kWidth / kPack, kAll = kRows * kPerRow;
+  constexpr int kVector = Pack<T>::kSize, kPerRow = kWidth / kVector, kAll = kRows * kPerRow;
   // A copy is not waited for, and addresses at hand cost registers; a plain load is worth having under way.
   constexpr int kAtOnce = kAsync ? 2 : 4;
   const int left = rows - first < kRows ? rows - first : kRows;
   const int stride = static_cast<int>(from.row_stride);
   const T* base = from.at(b, head, D, left > 0 ? first : 0);
-  if (from.packs) {
+  if (from.vectorizable) {
 #pragma unroll kAtOnce
     for (int step = 0; step < (kAll + kThreads - 1) / kThreads; ++step) {
       const int i = step * kThreads + static_cast<int>(threadIdx.x);
       if (kAll % kThreads != 0 && i >= kAll) break;
-      const int r = i / kPerRow, c = i % kPerRow * kPack;
-      const bool there = r < left && c < D;
+      const int r = i / kPerRow, c = i % kPerRow * kVector;
+      const bool valid = r < left && c < D;
       if constexpr (kAsync) {
-        copy_async(&tile.row[r][c], base + (there ? r * stride + c : 0), there);
+        cp_async(&tile.row[r][c], base + (valid ? r * stride + c : 0), valid);
       } else {
-        store_pack(&tile.row[r][c], there ? load_pack(base + r * stride + c) : Pack<T>{});
+        store_pack(&tile.row[r][c], valid ? load_pack(base + r * stride + c) : Pack<T>{});
       }
     }
     return;
@@ -106,12 +131,13 @@ __device__ void load(Tile<T, kWidth, kRows>& tile, const HeadRows<T>& from, int 
   }
 }
 
-// All tiles asked for so far are there, for the whole block; and nobody reads what was read before.
+// All tiles loaded so far are in shared memory, for the whole block; and nobody reads what was read before,
+// so that it may be overwritten.
 template <bool kAsync>
-__device__ void arrive() {
+__device__ void wait_for_tiles() {
   if constexpr (kAsync) {
-    close_copies();
-    wait_for_copies<0>();
+    cp_async_commit();
+    cp_async_wait<0>();
   }
   __syncthreads();
 }
@@ -141,7 +167,7 @@ struct Outputs {
   float4 at[kShape.per_lane][kQuads<kShape>] = {};
 };
 
-__device__ inline float part(const float4& v, int i) {
+__device__ inline float component(const float4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
@@ -157,13 +183,14 @@ template <TileShape kShape>
 using Values = float[kShape.per_lane][kShape.columns / kShape.lanes];
 
 template <TileShape kShape>
-__device__ void share(Weights<kShape>& weights, const Values<kShape>& values, const Lane<kShape>& lane) {
-  __syncwarp();  // what was there has been read: a warp's rows are its own
+__device__ void share_scores(ScoreTile<kShape>& probs, const Values<kShape>& values,
+                             const Lane<kShape>& lane) {
+  __syncwarp();  // what was stored there has been read: a warp's rows are its own
 #pragma unroll
   for (int i = 0; i < kShape.per_lane; ++i) {
 #pragma unroll
     for (int j = 0; j < kShape.columns / kShape.lanes; ++j)
-      weights.row[lane.row(i)][lane.column(j)] = values[i][j];
+      probs.row[lane.row(i)][lane.column(j)] = values[i][j];
   }
   __syncwarp();
 }
@@ -171,7 +198,7 @@ __device__ void share(Weights<kShape>& weights, const Values<kShape>& values, co
 // kCount values to neighbouring channels from c on.
 template <int kCount, class T>
 __device__ void store_values(const HeadRows<T>& to, T* at, int c, int D, const float* values) {
-  if (to.packs) {
+  if (to.vectorizable) {
     if (c >= D) return;  // D is a multiple of four then
     Wide<T, kCount> several;
     if (to.accumulate) several = load_wide<kCount>(at + c);

@@ -1,4 +1,4 @@
-// The communicator's doors: what each collective asks of its tensors.
+// Argument checks: what each collective requires of its tensors.
 #include "dist/comm/communicator.h"
 
 namespace kiln {
@@ -15,7 +15,7 @@ void check_summable(std::string_view collective, const Tensor& t) {
     throw Error(cat("[", collective, "] takes floating tensors, got ", name_of(t.dtype())));
 }
 
-// The shard may be a tensor of its own, or lie at its place in the whole.
+// The shard may be a separate tensor, or lie at its place in the whole.
 void check_shards(std::string_view collective, int world, const Tensor& shard, const Tensor& full) {
   if (shard.numel() * world == full.numel() && shard.dtype() == full.dtype() && full.contiguous()) return;
   throw Error(cat("[", collective, "] ", world, " shards of ", shard.shape().str(), " ",

@@ -32,7 +32,7 @@ bool adds_up(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
 }
 
-Bytes ranked_scratch(const CommCall& call, int world) {
+Bytes deterministic_scratch(const CommCall& call, int world) {
   const auto part = static_cast<std::size_t>((call.count + world - 1) / world);
   return {adds_up(call.what) ? part * size_of(call.dtype) * static_cast<std::size_t>(world - 1) : 0};
 }

@@ -1,4 +1,4 @@
-// One call of a collective, as the front hands it to a transport, and what is remembered of it afterwards.
+// One call of a collective, as the communicator passes it to a transport, and its record afterwards.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct CommCall {
   int64_t count = 0;  // elements this rank brings; of recv: elements it takes
   std::byte* in = nullptr;
   std::byte* out = nullptr;      // may be `in`, or hold it at this rank's place
-  std::byte* scratch = nullptr;  // as large as the transport asked for
+  std::byte* scratch = nullptr;  // as large as the transport requested
   int peer = -1;                 // root, or whom send and recv are with
   int source = -1;               // of send_recv
   int64_t take = 0;              // elements of out in send_recv
@@ -43,9 +43,9 @@ struct CommCall {
   std::string text() const;  // "all_reduce of 8 fp32 (w)": what ranks must agree on
 };
 
-// What sums in the order of ranks need beside the tensor where another library carries their parts: room for
+// What rank-ordered sums need besides the tensor where another library carries their parts: memory for
 // the others' copies of this rank's part.
-Bytes ranked_scratch(const CommCall& call, int world);
+Bytes deterministic_scratch(const CommCall& call, int world);
 
 // Nanoseconds of std::chrono::steady_clock.
 struct CommRecord {

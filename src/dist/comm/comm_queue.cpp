@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/start_thread.h"
 #include "dist/comm/event_passed.h"
 
 namespace kiln {
@@ -40,7 +41,7 @@ void CommQueue::push(std::shared_ptr<PendingCall> call) {
     call->over = true;
     return;
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+  if (!thread_.joinable()) thread_ = start_thread("the collectives", [this] { loop(); });
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(call));
@@ -68,7 +69,7 @@ void CommQueue::stop() {
 }
 
 void CommQueue::loop() {
-  // By default the system may let a sleeper lie 50 us longer: more than the latency of most links.
+  // By default the system may wake a sleeper 50 us late: more than the latency of most links.
   if (options_.link) (void)prctl(PR_SET_TIMERSLACK, 1000UL);
   std::unique_lock lock(mutex_);
   while (true) {
@@ -83,30 +84,53 @@ void CommQueue::loop() {
     run(*p);
     lock.lock();
     running_ = nullptr;
-    flight_.add(flight_call(*p, p->error ? "failed" : "done"));
+    note(*p);
     p->over = true;
     changed_.notify_all();
   }
 }
 
+// A call without memory for its line is missing in the record; that must not end the program.
+void CommQueue::note(const PendingCall& call) noexcept {
+  try {
+    flight_.add(flight_call(call, call.error ? "failed" : "done"));
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
+// Nothing leaves it: it is what a thread does.
 void CommQueue::run(PendingCall& p) {
+  try {
+    if (failed_) throw Error(failure_.empty() ? "an earlier call failed" : failure_, failure_hint_);
+    carry_out(p);
+    return;
+  } catch (...) {
+    p.error = std::current_exception();
+  }
+  p.ended_ns = steady_ns();
+  {
+    const std::lock_guard lock(mutex_);  // flight_record() of the rank's thread reads it
+    if (std::exchange(failed_, true)) return;
+  }
+  try {
+    explain(p);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory for more than the error itself
+  }
+}
+
+// The first failure: its words for the calls to come, and the record of those before it.
+void CommQueue::explain(PendingCall& p) {
   std::string text, hint;
   ErrorKind kind = ErrorKind::failed;
   try {
-    if (!failure_.empty()) throw Error(failure_, failure_hint_);
-    carry_out(p);
-    return;
+    std::rethrow_exception(p.error);
   } catch (const Error& e) {
     text = e.what();
     hint = e.hint();
     kind = e.kind();
-    p.error = std::current_exception();
   } catch (const std::exception& e) {
-    text = e.what();
-    p.error = std::current_exception();
+    text = words_of(e);
   }
-  p.ended_ns = steady_ns();
-  if (!failure_.empty()) return;
   if (text.empty()) text = cat(name_of(p.call.what), " failed and did not say why");
   {
     const std::lock_guard lock(mutex_);  // flight_record() of the rank's thread reads it
@@ -149,7 +173,7 @@ void CommQueue::carry_out(PendingCall& p) {
 // would take the device from the ranks that compute, and host functions of several streams run one by one.
 void CommQueue::pace(const PendingCall& p, std::chrono::steady_clock::time_point start) {
   if (p.finished.handle != nullptr) {
-    backend_.record(p.finished, stream_);  // and once more when the link is done: nobody looks before
+    backend_.record(p.finished, stream_);  // and once more when the link is done: it is not read before
     sleep_until_passed(p.finished);
   }
   const double seconds = link_seconds(*options_.link, options_.algorithm, p.call, transport_.world());
@@ -174,7 +198,7 @@ std::string CommQueue::write_flight_record() {
   if (flight_path_.empty()) return {};
   try {
     write_file_atomically(flight_path_, flight_record());
-  } catch (const std::exception& e) {  // the failure itself is what must be told
+  } catch (const std::exception& e) {  // the failure itself must be reported
     return cat("no flight record: ", e.what());
   }
   return cat("the last calls are in ", flight_path_);

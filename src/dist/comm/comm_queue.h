@@ -1,5 +1,5 @@
-// The calls of one communicator and the one thread that runs them in order, beside the rank's own. On the CPU
-// that is what lets a collective run while the rank computes; on CUDA the thread only waits for the other
+// The calls of one communicator and the one thread that runs them in order, apart from the rank's own. On the
+// CPU that is what lets a collective run while the rank computes; on CUDA the thread only waits for the other
 // ranks' hosts and queues work on the communicator's stream, so that the rank's thread need not.
 #pragma once
 
@@ -58,7 +58,9 @@ class CommQueue {
 
  private:
   void loop();
+  void note(const PendingCall& call) noexcept;
   void run(PendingCall& p);
+  void explain(PendingCall& p);
   void carry_out(PendingCall& p);
   void pace(const PendingCall& p, std::chrono::steady_clock::time_point start);
   void sleep_until_passed(Event event);
@@ -75,7 +77,8 @@ class CommQueue {
   PendingCall* running_ = nullptr;
   FlightRecord flight_;  // under the mutex
   bool stopping_ = false;
-  std::string failure_, failure_hint_;  // of the first call that failed: every later one fails with it
+  bool failed_ = false;                 // a call has failed: every later one fails too
+  std::string failure_, failure_hint_;  // with its words, where there was memory for them
   std::thread thread_;
 };
 

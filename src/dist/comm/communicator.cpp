@@ -50,7 +50,7 @@ Communicator::~Communicator() {
     if (!in_flight_.empty()) release_up_to(ctx_, in_flight_.back()->call.sequence);
     scratch_ = {};
     if (stream_) ctx_.backend().synchronize(*stream_);
-    // NOLINTNEXTLINE(bugprone-empty-catch): a lost device, told by the one who used it
+    // NOLINTNEXTLINE(bugprone-empty-catch): a lost device, reported where it was used
   } catch (const std::exception&) {
   }
 }

@@ -1,12 +1,12 @@
-// Collectives between the ranks of a run. A call is queued beside the compute stream: it starts when what the
-// compute stream has queued so far is done, and the returned handle makes the compute stream wait for its
-// end. On the CPU it runs on the communicator's own thread while the rank computes on.
+// Collectives between the ranks of a run. A call runs asynchronously to the compute stream: it starts when
+// what the compute stream has queued so far is done, and the returned handle makes the compute stream wait
+// for its end. On the CPU it runs on the communicator's own thread while the rank computes on.
 //
 // Every rank makes the same calls in the same order. Tensors are contiguous and flat. `subject` says what the
-// tensor is, a parameter's name say: two of the same size are told apart by nothing else. The `threads`
+// tensor is, a parameter's name say: nothing else distinguishes two of the same size. The `threads`
 // transport sums pairwise in the accumulation type, so all ranks and all runs get the same bits.
 //
-// Until a call is over nobody may write what it reads, or touch what it writes. Its memory is held until a
+// Until a call is over its inputs must not be written, nor its outputs touched. Its memory is held until a
 // handle of it, or of a later call, is waited for: that makes the allocator's addresses independent of
 // timing.
 #pragma once
@@ -32,7 +32,7 @@ class CommHandle {
   // the call has been queued on the device, which needs every rank to have called it. Throws what went wrong.
   void wait(RankContext& ctx) const;
   bool done() const;  // nothing is left to wait for, be it because it failed
-  // Of a call that was waited for: when it began to wait for its turn and when it was over, as in its record.
+  // Of a call that was waited for: when it was queued and when it ended, as in its record.
   // On CUDA that is when it had been queued on the device.
   int64_t queued_ns() const { return call_ ? call_->queued_ns : 0; }
   int64_t ended_ns() const { return call_ ? call_->ended_ns : 0; }
@@ -44,10 +44,10 @@ class CommHandle {
 
 class Communicator {
  public:
-  // `label` tells communicators of one rank apart, in the name of a flight record.
+  // `label` distinguishes a rank's communicators in the name of a flight record.
   Communicator(RankContext& ctx, std::unique_ptr<Transport> transport, const CommOptions& options = {},
                std::string label = "world");
-  // Calls under way are waited for, or, while an exception passes, given up.
+  // Pending calls are waited for, or, during stack unwinding, given up.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -76,18 +76,18 @@ class Communicator {
   // thread and stream. Null where `color` is negative. Every rank calls it; the host waits.
   std::unique_ptr<Communicator> split(RankContext& ctx, int color, int key);
 
-  // The host waits until every call is over; throws the first error that no handle has told yet.
+  // The host waits until every call is over; throws the first error that no handle has thrown yet.
   void drain(RankContext& ctx);
   // Ends every rank's calls with an error that names this rank; nothing can be called after.
   void abort(const std::string& why);
 
-  // What each call took, from start_recording() on, in order. take_records() waits for the calls under way.
+  // What each call took, from start_recording() on, in order. take_records() waits for pending calls.
   // On CUDA, of several ranks, `started` and `ended` are the device's times, put on the host's clock as it
   // was when recording was last started; a start is then the moment this rank's data was ready and the calls
   // before it over.
   void start_recording();
   std::vector<CommRecord> take_records(RankContext& ctx);
-  // The last 1000 calls as JSON, those under way and waiting included.
+  // The last 1000 calls as JSON, pending ones included.
   std::string flight_record() const { return queue_->flight_record(); }
 
  private:

@@ -1,4 +1,4 @@
-// Has the device come past an event? On the CPU work is done when its call returns.
+// Has the device passed an event? On the CPU work is done when its call returns.
 #pragma once
 
 #include "device/backend.h"

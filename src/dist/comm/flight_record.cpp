@@ -1,6 +1,5 @@
 #include "dist/comm/flight_record.h"
-
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace kiln {
 
@@ -10,7 +9,7 @@ void FlightRecord::add(FlightCall call) {
 }
 
 std::string FlightRecord::json(const FlightOwner& owner) const {
-  nlohmann::json calls = nlohmann::json::array();
+  Json calls = Json::array();
   for (const FlightCall& c : calls_) {
     calls.push_back({{"sequence", c.sequence},
                      {"collective", name_of(c.collective)},
@@ -23,13 +22,13 @@ std::string FlightRecord::json(const FlightOwner& owner) const {
                      {"started_ns", c.started},
                      {"ended_ns", c.ended}});
   }
-  const nlohmann::json document = {{"transport", owner.transport},
-                                   {"rank", owner.rank},
-                                   {"world", owner.world},
-                                   {"failure", owner.failure},
-                                   {"calls", std::move(calls)}};
+  const Json document = {{"transport", owner.transport},
+                         {"rank", owner.rank},
+                         {"world", owner.world},
+                         {"failure", owner.failure},
+                         {"calls", std::move(calls)}};
   // Subjects are parameter names; what is not UTF-8 in them must not cost the record.
-  return document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return document.dump(1) + "\n";
 }
 
 }  // namespace kiln

@@ -1,5 +1,5 @@
-// The last calls of a communicator, kept all the time and written down when one fails: which call each rank
-// was in, and what had gone before.
+// The last calls of a communicator, always recorded, and written to disk when one fails: which call each rank
+// was in, and the calls before it.
 #pragma once
 
 #include <cstdint>

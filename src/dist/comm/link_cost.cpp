@@ -14,7 +14,7 @@
 //   send, recv       One step.                                             L + S/W
 //
 // No all_reduce can be faster than 2(N-1)/N S/W: each rank must send its part of the sum, and what the
-// others' sums need of it. The ring reaches that, at the price of 2(N-1) latencies.
+// others' sums need of it. The ring reaches that, at the cost of 2(N-1) latencies.
 #include "dist/comm/link_model.h"
 
 namespace kiln {

@@ -81,7 +81,7 @@ LinkModel LinkModel::parse(std::string_view text, std::string_view what) {
     const bool is_latency = key == "latency";
     if (!is_latency && key != "bandwidth") refuse(what, cat("'", key, "' is neither latency nor bandwidth"));
     bool& has = is_latency ? has_latency : has_bandwidth;
-    if (has) refuse(what, cat(key, " stands twice"));
+    if (has) refuse(what, cat(key, " appears twice"));
     has = true;
     if (is_latency) {
       link.latency = parse_quantity(what, key, value, kTimes);

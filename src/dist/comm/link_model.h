@@ -1,5 +1,5 @@
-// A link between ranks that is not there: each call takes at least as long as it would on it. Put under the
-// `threads` transport it makes a virtual cluster of one machine: the numbers are real, the waiting modelled.
+// A simulated link between ranks: each call takes at least as long as it would on it. Put under the
+// `threads` transport it makes a virtual cluster of one machine: the data is real, the delay simulated.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::string_view name_of(CommAlgorithm a);
 CommAlgorithm parse_comm_algorithm(std::string_view text, std::string_view what);
 
 struct LinkModel {
-  double latency = 0;    // seconds a message takes beside its bytes
+  double latency = 0;    // seconds per message, besides its bytes
   double bandwidth = 0;  // bytes a second that a rank sends, and receives at the same time
 
   // "latency=20us,bandwidth=10GB/s". Throws Error(usage); `what` opens it ("--link").

@@ -35,8 +35,8 @@ class MetaTransport final : public Transport {
   int world() const override { return world_; }
   bool is_local() const override { return true; }
   Bytes scratch(const CommCall& call) const override {
-    return options_.sums_in_scratch ? ranked_scratch(call, world_)
-                                    : ring_scratch(options_.algorithm, call, world_);
+    return options_.reduction_in_scratch ? deterministic_scratch(call, world_)
+                                         : ring_scratch(options_.algorithm, call, world_);
   }
   void run(const CommCall&, Stream) override {}
   std::unique_ptr<Transport> split(int, int) override {

@@ -1,4 +1,4 @@
-// Ranks as a grid, for two kinds of parallelism at once: rank = row x columns + column.
+// Ranks as a grid, for two kinds of parallelism at once: rank = dp_rank x tp_size + tp_rank.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,13 @@
 namespace kiln {
 
 struct Mesh {
-  int rows = 1, columns = 1;
-  int row = 0, column = 0;                     // this rank's place
-  std::unique_ptr<Communicator> along_row;     // the ranks of this row, by column
-  std::unique_ptr<Communicator> along_column;  // the ranks of this column, by row
+  int dp_size = 1, tp_size = 1;
+  int dp_rank = 0, tp_rank = 0;            // this rank's place
+  std::unique_ptr<Communicator> tp_group;  // ranks that hold one model between them, by tp_rank
+  std::unique_ptr<Communicator> dp_group;  // ranks that hold the same shard of it, by dp_rank
 };
 
 // Every rank of `all` calls it. Throws Error(usage) on every rank where they do not fill the grid.
-Mesh make_mesh(RankContext& ctx, Communicator& all, int rows, int columns);
+Mesh make_mesh(RankContext& ctx, Communicator& all, int dp_size, int tp_size);
 
 }  // namespace kiln

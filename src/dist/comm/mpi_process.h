@@ -1,5 +1,5 @@
-// MPI in this process: ranks as processes, on one machine or many. The one door to MPI; where it was absent
-// when kiln was built, no_mpi.cpp stands behind it.
+// MPI in this process: ranks as processes, on one machine or many. The only interface to MPI; a build
+// without MPI links no_mpi.cpp instead.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,19 @@ namespace kiln {
 
 struct MpiOptions {
   CommOptions comm;
-  RankSums sums = RankSums::ranked;
+  ReductionOrder reduction = ReductionOrder::deterministic;
   bool roll_call_only =
-      false;  // run() meets the others and moves nothing: for who has another way to move it
-  std::function<void(const CommCall*)> watch;  // told of each call before it begins, and null after it
+      false;  // run() only checks that all ranks make the same call; another transport moves the data
+  std::function<void(const CommCall*)> watch;  // called before each call, and with null after it
 };
 
 class MpiProcess {
  public:
-  virtual ~MpiProcess() = default;  // without finish(): as one that failed, and takes leave of nobody
+  virtual ~MpiProcess() = default;  // without finish(): as one that failed, without a farewell to others
 
   virtual int rank() const = 0;
   virtual int world() const = 0;
-  // Of all ranks, one transport each; the communicator's thread makes its calls, beside those of others.
+  // Of all ranks, one transport each; the communicator's thread makes its calls, concurrently with others.
   virtual std::unique_ptr<Transport> transport(Backend& backend, const MpiOptions& options) = 0;
   // Every rank's text, by rank; all ranks call it. Short texts: 4000 bytes at most.
   virtual std::vector<std::string> exchange(const std::string& mine, const MpiOptions& options) = 0;

@@ -81,9 +81,9 @@ class RingTransport final : public Transport {
 
   // Neighbours would only notice a disagreement with each other, and ranks that differ in size might not.
   void agree(const CommCall& call, Stream stream) {
-    CommCall meeting;
-    meeting.subject = call.text();
-    inner_->run(meeting, stream);
+    CommCall rendezvous;
+    rendezvous.subject = call.text();
+    inner_->run(rendezvous, stream);
     arrived_ = inner_->all_arrived();
   }
 
@@ -140,7 +140,7 @@ class RingTransport final : public Transport {
     for (int s = 0; s < n - 1; ++s) step(call, stream, part(rank() - s), part(rank() - 1 - s));
   }
 
-  // The source stays as it is: partial sums take turns in two pieces of scratch.
+  // The source stays as it is: partial sums alternate between two pieces of scratch.
   void reduce_scatter(const CommCall& call, Stream stream) {
     const int n = world();
     auto part = [&](int index) { return part_of(call.in, call.count, call.dtype, n, around(index)); };

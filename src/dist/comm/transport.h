@@ -24,15 +24,15 @@ class Transport {
   // Moves nothing that another rank waits for: its calls run at once on the rank's own thread and stream.
   virtual bool is_local() const { return false; }
 
-  // Device memory that run() needs for this call beside its tensors. From any thread.
+  // Device memory that run() needs for this call besides its tensors. From any thread.
   virtual Bytes scratch(const CommCall&) const { return {}; }
   // On the CPU the call is over on return. On CUDA it is queued on `stream`, which follows the writer of
-  // `in`. Throws what is wrong, naming the ranks; nobody reads or writes this rank's tensors any more then.
+  // `in`. Throws what is wrong, naming the ranks; this rank's tensors are not accessed any more then.
   virtual void run(const CommCall& call, Stream stream) = 0;
   // A transport over the ranks of the same colour, ordered by (key, rank); null where `color` is negative.
   // Called by all ranks.
   virtual std::unique_ptr<Transport> split(int color, int key) = 0;
-  // This rank gives up: whoever waits for it is told, a run() of its own too. From any thread; idempotent.
+  // This rank gives up: ranks that wait for it are notified, its own run() too. From any thread; idempotent.
   virtual void abort(const std::string& why) = 0;
 
   // When the last rank came to the latest run(); nothing where the transport cannot know.

@@ -66,13 +66,13 @@ class Checker {
                  all = ctx_.empty({2 * world_}, DType::f64, Tag::comm);
     const std::array<double, 2> said = {right() ? 0.0 : 1.0, seconds};
     ctx_.upload(mine, said.data());
-    ranks_.all_gather(ctx_, mine, all, "verdicts").wait(ctx_);
-    std::vector<double> verdicts(static_cast<std::size_t>(2 * world_));
-    ctx_.download(verdicts.data(), all);
+    ranks_.all_gather(ctx_, mine, all, "results").wait(ctx_);
+    std::vector<double> results(static_cast<std::size_t>(2 * world_));
+    ctx_.download(results.data(), all);
     for (int r = 0; r < world_; ++r) {
       const std::size_t at = 2 * static_cast<std::size_t>(r);
-      if (verdicts[at] != 0) c.wrong.push_back(r);
-      c.seconds = std::max(c.seconds, verdicts[at + 1]);
+      if (results[at] != 0) c.wrong.push_back(r);
+      c.seconds = std::max(c.seconds, results[at + 1]);
     }
     checks_.push_back(std::move(c));
   }

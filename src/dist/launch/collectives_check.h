@@ -1,4 +1,4 @@
-// Does every collective do what it says, here and now? The hello world of several ranks.
+// Checks every collective on this machine. The hello world of several ranks.
 #pragma once
 
 #include <array>

@@ -7,13 +7,13 @@ namespace kiln {
 namespace {
 
 // "(pid 812 on node7)", as far as it is known.
-std::string who(int rank, const BoardLine& line) {
+std::string who(int rank, const RankStatus& line) {
   std::string s = cat("rank ", rank);
   if (line.pid != 0) s += cat(" (pid ", line.pid, " on ", line.host, ")");
   return s;
 }
 
-std::string where(const BoardLine& line) {
+std::string where(const RankStatus& line) {
   std::string s;
   if (line.step >= 0) s += cat(" in step ", line.step);
   if (line.in_call) return s + cat(" in ", line.call);
@@ -22,14 +22,14 @@ std::string where(const BoardLine& line) {
   return s + " before its first collective";
 }
 
-// After a time-out: whoever has noted no failure of its own when all others have, with where it was. In the
-// middle of a collective a rank may wait for one that itself waits for the one to blame. One that was stopped
+// After a time-out: the ranks that noted no failure when all others have, with where they were. In the
+// middle of a collective a rank may wait for one that itself waits for the failed one. One that was stopped
 // notes something too, when it is woken to be ended.
-std::string silent_ranks(const std::vector<BoardLine>& ranks, const std::string& error) {
+std::string silent_ranks(const std::vector<RankStatus>& ranks, const std::string& error) {
   std::string s;
   if (error.find(" waited ") == std::string::npos) return s;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-    const BoardLine& l = ranks[static_cast<std::size_t>(r)];
+    const RankStatus& l = ranks[static_cast<std::size_t>(r)];
     if (l.state == RankState::failed && !l.stopped) continue;
     s += cat(s.empty() ? "; silent: " : ", ", who(r, l), l.stopped ? ", stopped," : "", where(l));
   }
@@ -38,8 +38,8 @@ std::string silent_ranks(const std::vector<BoardLine>& ranks, const std::string&
 
 }  // namespace
 
-MpirunVerdict read_verdict(const std::string& chatter) {
-  MpirunVerdict v;
+ExitCause read_exit_cause(const std::string& chatter) {
+  ExitCause v;
   std::smatch m;
   static const std::regex kSignal(
       "process rank (\\d+) with PID \\d+ on node \\S+ exited on\\s+signal (\\d+)");
@@ -54,30 +54,30 @@ MpirunVerdict read_verdict(const std::string& chatter) {
   return v;
 }
 
-Error explain_failure(const std::vector<BoardLine>& ranks, const MpirunVerdict& verdict, int status) {
+Error explain_failure(const std::vector<RankStatus>& ranks, const ExitCause& cause, int status) {
   const auto line_of = [&](int rank) {
     return rank >= 0 && rank < static_cast<int>(ranks.size()) ? ranks[static_cast<std::size_t>(rank)]
-                                                              : BoardLine{};
+                                                              : RankStatus{};
   };
   // A rank that was killed comes first: what the others noted is what they made of it.
-  if (verdict.signal != 0)
-    return Error(cat(who(verdict.rank, line_of(verdict.rank)), " was ended by signal ", verdict.signal, " (",
-                     ::strsignal(verdict.signal), ")", where(line_of(verdict.rank))),
-                 verdict.signal == 9 ? "the kernel does that where memory runs out: see dmesg" : "");
+  if (cause.signal != 0)
+    return Error(cat(who(cause.rank, line_of(cause.rank)), " was ended by signal ", cause.signal, " (",
+                     ::strsignal(cause.signal), ")", where(line_of(cause.rank))),
+                 cause.signal == 9 ? "the kernel does that where memory runs out: see dmesg" : "");
   int first = -1;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-    const BoardLine& l = ranks[static_cast<std::size_t>(r)];
+    const RankStatus& l = ranks[static_cast<std::size_t>(r)];
     if (l.state == RankState::failed && (first < 0 || l.failed_at < line_of(first).failed_at)) first = r;
   }
   if (first >= 0) {
-    const BoardLine l = line_of(first);
+    const RankStatus l = line_of(first);
     return Error(cat(who(first, l), ": ", l.error, silent_ranks(ranks, l.error)), l.hint, l.kind);
   }
-  if (verdict.rank >= 0)
-    return Error(cat(who(verdict.rank, line_of(verdict.rank)), " ended with status ", verdict.exit_status,
-                     where(line_of(verdict.rank))));
+  if (cause.rank >= 0)
+    return Error(cat(who(cause.rank, line_of(cause.rank)), " ended with status ", cause.exit_status,
+                     where(line_of(cause.rank))));
   return Error(cat("mpirun ended with status ", status, " and named no rank"),
-               "its own words stand above; try `mpirun -n 2 hostname`");
+               "see its output above; try `mpirun -n 2 hostname`");
 }
 
 }  // namespace kiln

@@ -56,11 +56,11 @@ std::string token() {
   return text.data();
 }
 
-std::vector<std::string> mpirun_words(const LaunchRequest& r, const std::string& mpirun,
-                                      const std::string& folder) {
-  std::vector<std::string> words = {mpirun, "--allow-run-as-root", "--oversubscribe", "-n",
-                                    std::to_string(r.ranks)};
-  auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
+std::vector<std::string> mpirun_args(const LaunchRequest& r, const std::string& mpirun,
+                                     const std::string& folder) {
+  std::vector<std::string> args = {mpirun, "--allow-run-as-root", "--oversubscribe", "-n",
+                                   std::to_string(r.ranks)};
+  auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
   // mpirun would bind each rank to one core, or to a socket: its own threads would then share that core, and
   // ranks that outnumber cores could not move to a free one. Ranks take their share of threads, the kernel
   // places them.
@@ -72,12 +72,12 @@ std::vector<std::string> mpirun_words(const LaunchRequest& r, const std::string&
   variable(kLaunchFolderVariable, folder);
   variable(kJobVariable, token());
   if (!r.flight_folder.empty()) variable(kFlightVariable, r.flight_folder);
-  words.insert(words.end(), r.command.begin(), r.command.end());
-  return words;
+  args.insert(args.end(), r.command.begin(), r.command.end());
+  return args;
 }
 
 // Between fork and exec: nothing but calls that are safe there.
-[[noreturn]] void become(char* const* words, int output, int errors, pid_t parent) {
+[[noreturn]] void become(char* const* args, int output, int errors, pid_t parent) {
   ::setpgid(0, 0);                          // Ctrl-C is the launcher's, which passes it on in its own way
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);       // upon which mpirun ends its ranks
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
@@ -86,11 +86,11 @@ std::vector<std::string> mpirun_words(const LaunchRequest& r, const std::string&
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   if (output != STDOUT_FILENO) ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
-  ::execv(words[0], words);
+  ::execv(args[0], args);
   ::_exit(127);
 }
 
-// mpirun's own words stand between lines of dashes; the rest of its stderr is of ranks on other machines.
+// mpirun's own messages are between lines of dashes; the rest of its stderr is of ranks on other machines.
 class Chatter {
  public:
   // Is it a rank's?
@@ -113,10 +113,10 @@ class Launch {
  public:
   Launch(const LaunchRequest& request, const std::string& mpirun)
       : r_(request), folder_(request.ranks), processes_(folder_, request.ranks) {
-    std::vector<std::string> words = mpirun_words(request, mpirun, folder_.path());
+    std::vector<std::string> args = mpirun_args(request, mpirun, folder_.path());
     std::vector<char*> argv;
-    argv.reserve(words.size() + 1);
-    for (std::string& word : words) argv.push_back(word.data());
+    argv.reserve(args.size() + 1);
+    for (std::string& word : args) argv.push_back(word.data());
     argv.push_back(nullptr);
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error(cat("cannot make a pipe: ", std::strerror(errno)));
@@ -143,15 +143,15 @@ class Launch {
     const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (well) return;
     if (asked_to_stop_) throw Error("the ranks were ended by a signal before they were done");
-    std::vector<BoardLine> lines;
+    std::vector<RankStatus> lines;
     lines.reserve(static_cast<std::size_t>(r_.ranks));
     for (int i = 0; i < r_.ranks; ++i) {
-      lines.push_back(folder_.board().read(i));
+      lines.push_back(folder_.status_page().read(i));
       lines.back().stopped = processes_.was_stopped(i);
     }
-    const MpirunVerdict verdict = read_verdict(chatter_.text());
+    const ExitCause cause = read_exit_cause(chatter_.text());
     const int number = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    const Error error = explain_failure(lines, verdict, number);
+    const Error error = explain_failure(lines, cause, number);
     if (std::string(error.what()).starts_with("mpirun")) tell(-1, chatter_.text());
     throw error;
   }
@@ -203,7 +203,7 @@ class Launch {
         end_after_failure();
       }
     }
-    // What it said last. Its end of the pipe may live on in a helper of its own, so no waiting for the end.
+    // What it said last. Its end of the pipe may live on in its own helper, so no waiting for the end.
     pollfd rest{errors_, POLLIN, 0};
     while (open && ::poll(&rest, 1, 100) > 0) {
       open = mpirun_lines_.read(errors_, [&](const std::string& line) {
@@ -216,13 +216,13 @@ class Launch {
     return status;
   }
 
-  // MPI itself waits for its ranks without an end; one that starts and never meets the others is named here.
+  // MPI itself waits for its ranks forever; one that starts and never reaches the rendezvous is named here.
   void look_for_missing(double seconds) {
     if (seconds < r_.timeout || !r_.hosts.empty()) return;
     std::string missing;
     int met = 0;
     for (int i = 0; i < r_.ranks; ++i) {
-      const BoardLine line = folder_.board().read(i);
+      const RankStatus line = folder_.status_page().read(i);
       if (line.state == RankState::absent || line.state == RankState::started) {
         missing += cat(missing.empty() ? "rank " : ", rank ", i);
         if (line.pid != 0) missing += cat(" (pid ", line.pid, ")");
@@ -240,7 +240,7 @@ class Launch {
   void end_after_failure() {
     int64_t failed_at = 0;
     for (int i = 0; i < r_.ranks; ++i) {
-      const BoardLine line = folder_.board().read(i);
+      const RankStatus line = folder_.status_page().read(i);
       if (line.state == RankState::failed && (failed_at == 0 || line.failed_at < failed_at))
         failed_at = line.failed_at;
     }

@@ -1,4 +1,4 @@
-// Starting ranks as processes of this machine, and telling what became of them.
+// Starting ranks as processes of this machine, and reporting how they ended.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace kiln {
 struct LaunchRequest {
   int ranks = 1;
   std::string transport = "mpi";     // mpi or nccl
-  double timeout = 60;               // seconds, of a collective; also for ranks to meet
+  double timeout = 60;               // seconds, of a collective; also of the rendezvous
   std::string hosts;                 // "a,b" as mpirun's --host has it; empty: this machine alone
   std::string flight_folder;         // where ranks leave their last calls when one fails; empty: nowhere
   std::vector<std::string> command;  // the program's path and its arguments
@@ -31,14 +31,14 @@ void launch_ranks(const LaunchRequest& request);
 std::string find_mpirun();
 
 // What mpirun says of a rank that ended badly, read from its own words.
-struct MpirunVerdict {
+struct ExitCause {
   int rank = -1;
   int signal = 0;       // 0: it ended by itself
   int exit_status = 0;  // with this
 };
-MpirunVerdict read_verdict(const std::string& chatter);
+ExitCause read_exit_cause(const std::string& chatter);
 
-// The one line: of all ranks' notes and mpirun's verdict, the first cause.
-Error explain_failure(const std::vector<BoardLine>& ranks, const MpirunVerdict& verdict, int status);
+// The one line: of all ranks' notes and mpirun's exit cause, the first cause.
+Error explain_failure(const std::vector<RankStatus>& ranks, const ExitCause& cause, int status);
 
 }  // namespace kiln

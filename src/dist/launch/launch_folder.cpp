@@ -50,7 +50,7 @@ LaunchFolder::LaunchFolder(int ranks) {
   lock_ = open_folder(path_);
   if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) != 0)
     throw Error(cat("cannot lock the folder ", path_, ": ", std::strerror(errno)));
-  board_ = RankBoard::create(path_ + "/board", ranks);
+  status_page_ = RankStatusPage::create(path_ + "/status", ranks);
   for (int r = 0; r < ranks; ++r) {
     const std::string pipe = cat(path_, "/stderr.", r);
     // Opened for both, so that it never ends: ranks come and go.

@@ -1,5 +1,5 @@
-// Where the board and the ranks' error pipes live while a launcher runs them: a folder in memory, gone with
-// it. One that was killed leaves its own behind, and the next launcher clears it away.
+// Where the status page and the ranks' error pipes live while a launcher runs them: a folder in memory, gone
+// with it. One that was killed leaves its own behind, and the next launcher clears it away.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ class LaunchFolder {
   LaunchFolder& operator=(const LaunchFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  const RankBoard& board() const { return *board_; }
+  const RankStatusPage& status_page() const { return *status_page_; }
   const std::vector<int>& pipes() const { return pipes_; }
 
  private:
   std::string path_;
-  int lock_ = -1;  // held while this launcher lives: the folder is somebody's
-  std::unique_ptr<RankBoard> board_;
+  int lock_ = -1;  // held while this launcher lives: the folder is in use
+  std::unique_ptr<RankStatusPage> status_page_;
   std::vector<int> pipes_;
 };
 

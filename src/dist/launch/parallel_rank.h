@@ -1,5 +1,5 @@
-// A rank's place in a run whose ranks share out the batch, the model, or both, and what it is given there:
-// ranks are a grid of data x tensor (ParamLayout::tensor_ranks), those of a row hold one model between them,
+// A rank's place in a run whose ranks split the batch, the model, or both, and what it is given there:
+// ranks are a grid of data x tensor (ParamLayout::tensor_ranks), those of a row hold the shards of one model,
 // those of a column the same part of it.
 #pragma once
 
@@ -18,8 +18,8 @@ class ParallelRank {
 
   const Partition& partition() const { return tensor_ ? *tensor_ : whole_model(); }
   Strategy& strategy() { return *strategy_; }
-  Communicator& data() { return mesh_.along_column ? *mesh_.along_column : all_; }
-  Communicator* tensor() { return mesh_.along_row.get(); }  // null where the model is whole
+  Communicator& data() { return mesh_.dp_group ? *mesh_.dp_group : all_; }
+  Communicator* tensor() { return mesh_.tp_group.get(); }  // null where the model is whole
 
  private:
   Communicator& all_;

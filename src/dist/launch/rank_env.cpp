@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostRanks = 1 << 16;
 
-// The names under which a launcher says it. The first two come together or not at all.
+// The names under which a launcher says it. The first two are set both or neither.
 struct Launcher {
   const char* name;
   const char *rank, *world, *local_rank, *local_world;

@@ -17,7 +17,7 @@ std::string text_of(int pid, const char* name) {
 
 }  // namespace
 
-bool RankProcesses::is_alive(const BoardLine& line) const {
+bool RankProcesses::is_alive(const RankStatus& line) const {
   if (line.pid <= 0 || ::kill(line.pid, 0) != 0) return false;
   // The number may have been given to another process since: ours has our folder in its environment.
   return text_of(line.pid, "environ").find(folder_.path()) != std::string::npos;
@@ -25,7 +25,7 @@ bool RankProcesses::is_alive(const BoardLine& line) const {
 
 void RankProcesses::signal(int signal) const {
   for (std::size_t i = 0; i < stopped_.size(); ++i) {
-    const BoardLine line = folder_.board().read(static_cast<int>(i));
+    const RankStatus line = folder_.status_page().read(static_cast<int>(i));
     if (is_alive(line)) ::kill(line.pid, signal);
   }
 }
@@ -33,7 +33,7 @@ void RankProcesses::signal(int signal) const {
 void RankProcesses::look_for_stopped() {
   std::vector<bool> now(stopped_.size());
   for (std::size_t i = 0; i < now.size(); ++i) {
-    const BoardLine line = folder_.board().read(static_cast<int>(i));
+    const RankStatus line = folder_.status_page().read(static_cast<int>(i));
     if (line.state == RankState::failed) return;
     if (!is_alive(line)) continue;
     const std::string stat = text_of(line.pid, "stat");  // "812 (kiln) T 1 ...": the name may hold anything

@@ -1,4 +1,4 @@
-// The ranks of a launch as processes of this machine, found by what they noted on the board.
+// The ranks of a launch as processes of this machine, found by what they noted on the status page.
 #pragma once
 
 #include <vector>
@@ -14,13 +14,13 @@ class RankProcesses {
 
   void signal(int signal) const;  // to all that live
 
-  // Which of them stand still, by a signal or a debugger. To be asked now and then, while no rank has failed:
-  // whoever ends the ranks wakes them first.
+  // Which of them are stopped, by a signal or a debugger. To be polled while no rank has failed:
+  // code that ends the ranks wakes them first.
   void look_for_stopped();
   bool was_stopped(int rank) const { return stopped_[static_cast<std::size_t>(rank)]; }
 
  private:
-  bool is_alive(const BoardLine& line) const;
+  bool is_alive(const RankStatus& line) const;
 
   const LaunchFolder& folder_;
   std::vector<bool> stopped_;

@@ -45,13 +45,13 @@ std::string text_of(const std::array<char, N>& from) {
 
 }  // namespace
 
-struct RankBoard::Page {
+struct RankStatusPage::Page {
   uint64_t magic;
   int64_t world;
   Line lines[];  // NOLINT(modernize-avoid-c-arrays): as many as there are ranks
 };
 
-std::unique_ptr<RankBoard> RankBoard::create(const std::string& path, int world) {
+std::unique_ptr<RankStatusPage> RankStatusPage::create(const std::string& path, int world) {
   const std::size_t bytes = sizeof(Page) + static_cast<std::size_t>(world) * sizeof(Line);
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
@@ -65,10 +65,10 @@ std::unique_ptr<RankBoard> RankBoard::create(const std::string& path, int world)
   auto* const page = static_cast<Page*>(memory);  // zeros: every rank is absent
   page->magic = kMagic;
   page->world = world;
-  return std::unique_ptr<RankBoard>(new RankBoard(page, bytes, -1));
+  return std::unique_ptr<RankStatusPage>(new RankStatusPage(page, bytes, -1));
 }
 
-std::unique_ptr<RankBoard> RankBoard::open(const std::string& path, int rank) {
+std::unique_ptr<RankStatusPage> RankStatusPage::open(const std::string& path, int rank) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return nullptr;
   struct stat facts{};
@@ -80,21 +80,21 @@ std::unique_ptr<RankBoard> RankBoard::open(const std::string& path, int rank) {
   }
   ::close(file);
   if (memory == MAP_FAILED) return nullptr;
-  std::unique_ptr<RankBoard> board(new RankBoard(static_cast<Page*>(memory), bytes, rank));
-  const Page& page = *board->page_;
+  std::unique_ptr<RankStatusPage> status_page(new RankStatusPage(static_cast<Page*>(memory), bytes, rank));
+  const Page& page = *status_page->page_;
   if (page.magic != kMagic || rank < 0 || rank >= page.world ||
       bytes < sizeof(Page) + static_cast<std::size_t>(page.world) * sizeof(Line))
     return nullptr;
-  return board;
+  return status_page;
 }
 
-RankBoard::~RankBoard() { ::munmap(page_, bytes_); }
+RankStatusPage::~RankStatusPage() { ::munmap(page_, bytes_); }
 
-int RankBoard::world() const { return static_cast<int>(page_->world); }
+int RankStatusPage::world() const { return static_cast<int>(page_->world); }
 
-BoardLine RankBoard::read(int rank) const {
+RankStatus RankStatusPage::read(int rank) const {
   const Line& l = page_->lines[rank];
-  BoardLine line;
+  RankStatus line;
   for (int tries = 0; tries < 100;
        ++tries) {  // one that died while writing leaves it odd: take what is there
     const uint32_t before = l.edits.load(std::memory_order_acquire);
@@ -115,7 +115,7 @@ BoardLine RankBoard::read(int rank) const {
 }
 
 template <class Write>
-void RankBoard::write(Write write) {
+void RankStatusPage::write(Write write) {
   const std::lock_guard lock(mutex_);
   Line& l = page_->lines[rank_];
   const uint32_t edits = l.edits.load(std::memory_order_relaxed) | 1;
@@ -125,7 +125,7 @@ void RankBoard::write(Write write) {
   l.edits.store(edits + 1, std::memory_order_release);
 }
 
-void RankBoard::start() {
+void RankStatusPage::start() {
   std::array<char, 64> host{};
   ::gethostname(host.data(), host.size() - 1);
   write([&](auto& l) {
@@ -136,24 +136,26 @@ void RankBoard::start() {
   });
 }
 
-void RankBoard::join() {
+void RankStatusPage::join() {
   write([](auto& l) { l.state = static_cast<int32_t>(RankState::joined); });
 }
 
-void RankBoard::enter(const std::string& call) {
+void RankStatusPage::enter(const std::string& call) {
   write([&](auto& l) {
     put(l.call, call);
     l.in_call = 1;
   });
 }
 
-void RankBoard::leave() {
+void RankStatusPage::leave() {
   write([](auto& l) { l.in_call = 0; });
 }
 
-void RankBoard::step(int64_t number) { page_->lines[rank_].step.store(number, std::memory_order_relaxed); }
+void RankStatusPage::step(int64_t number) {
+  page_->lines[rank_].step.store(number, std::memory_order_relaxed);
+}
 
-void RankBoard::fail(const Error& error) {
+void RankStatusPage::fail(const Error& error) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   write([&](auto& l) {
     if (l.state == static_cast<int32_t>(RankState::failed)) return;  // the first one is the cause
@@ -165,7 +167,7 @@ void RankBoard::fail(const Error& error) {
   });
 }
 
-void RankBoard::finish() {
+void RankStatusPage::finish() {
   write([](auto& l) { l.state = static_cast<int32_t>(RankState::finished); });
 }
 

@@ -1,6 +1,6 @@
 // A small file that the ranks of one machine and their launcher all have in memory: each rank notes there who
-// it is, what it is doing and why it failed, so that the launcher can tell even of a rank that can no longer
-// speak. One line per rank, written by that rank alone.
+// it is, what it is doing and why it failed, so that the launcher can report even a rank that can no longer
+// respond. One line per rank, written by that rank alone.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace kiln {
 
 enum class RankState : int32_t { absent, started, joined, finished, failed };
 
-struct BoardLine {
+struct RankStatus {
   RankState state = RankState::absent;
   int pid = 0;
   std::string host;
@@ -24,25 +24,25 @@ struct BoardLine {
   int64_t failed_at = 0;  // ns of the system's clock
   std::string error, hint;
   ErrorKind kind = ErrorKind::failed;
-  bool stopped = false;  // not on the board: the launcher has seen that it stands still
+  bool stopped = false;  // not on the status page: the launcher has seen that it is stopped
 };
 
-class RankBoard {
+class RankStatusPage {
  public:
   // The launcher's: makes the file.
-  static std::unique_ptr<RankBoard> create(const std::string& path, int world);
-  // A rank's. Null where the file is not there, or is none: a rank on another machine has no board.
-  static std::unique_ptr<RankBoard> open(const std::string& path, int rank);
-  ~RankBoard();
-  RankBoard(const RankBoard&) = delete;
-  RankBoard& operator=(const RankBoard&) = delete;
+  static std::unique_ptr<RankStatusPage> create(const std::string& path, int world);
+  // A rank's. Null where the file is not there, or is none: a rank on another machine has no status page.
+  static std::unique_ptr<RankStatusPage> open(const std::string& path, int rank);
+  ~RankStatusPage();
+  RankStatusPage(const RankStatusPage&) = delete;
+  RankStatusPage& operator=(const RankStatusPage&) = delete;
 
   int world() const;
-  BoardLine read(int rank) const;
+  RankStatus read(int rank) const;
 
   // Of this rank; from any thread.
   void start();  // pid and host
-  void join();   // the others have been met
+  void join();   // the rendezvous is over
   void enter(const std::string& call);
   void leave();
   void step(int64_t number);
@@ -51,7 +51,7 @@ class RankBoard {
 
  private:
   struct Page;
-  RankBoard(Page* page, std::size_t bytes, int rank) : page_(page), bytes_(bytes), rank_(rank) {}
+  RankStatusPage(Page* page, std::size_t bytes, int rank) : page_(page), bytes_(bytes), rank_(rank) {}
   template <class Write>
   void write(Write write);
 

@@ -17,8 +17,8 @@
 #include "device/cpu/host_limits.h"
 #include "device/gpu_info.h"
 #include "dist/comm/local_transport.h"
-#include "dist/comm/nccl_transport.h"
 #include "dist/comm/threads/thread_group.h"
+#include "dist/launch/transports.h"
 
 namespace kiln {
 namespace {
@@ -36,12 +36,12 @@ void read_variable(const ReadEnvironment& environment, const char* name, T least
   value = read;
 }
 
-// A card's lines, each a name and what must be the same.
-std::vector<std::string> lines_of(const std::string& card) {
+// A fingerprint's lines, each a name and what must be the same.
+std::vector<std::string> lines_of(const std::string& fingerprint) {
   std::vector<std::string> lines;
-  for (std::size_t at = 0; at < card.size();) {
-    const std::size_t end = std::min(card.find('\n', at), card.size());
-    lines.push_back(card.substr(at, end - at));
+  for (std::size_t at = 0; at < fingerprint.size();) {
+    const std::size_t end = std::min(fingerprint.find('\n', at), fingerprint.size());
+    lines.push_back(fingerprint.substr(at, end - at));
     at = end + 1;
   }
   return lines;
@@ -60,7 +60,7 @@ class FlightFolder {
  public:
   explicit FlightFolder(std::string path) : path_(std::move(path)) {
     if (path_.empty()) return;
-    std::error_code ignored;  // without it ranks say that there is no record, and go on
+    std::error_code ignored;  // without it ranks say that there is no record, and continue
     made_parent_ = !std::filesystem::exists(std::filesystem::path(path_).parent_path(), ignored);
     std::filesystem::create_directories(path_, ignored);
   }
@@ -92,7 +92,7 @@ RankOptions options_of(const RankOptions& given, const RankEnv& env, int rank, i
   return mine;
 }
 
-// One rank needs neither a thread of its own nor anybody to talk to.
+// One rank needs neither its own thread nor a rendezvous.
 void run_alone(const CommOptions& comm, const RankOptions& options, const RankBody& body) {
   RankContext ctx(options);
   Communicator alone(ctx, make_alone_transport(ctx.backend()), comm);
@@ -105,9 +105,10 @@ void run_alone(const CommOptions& comm, const RankOptions& options, const RankBo
 std::function<void(int64_t)> step_notes() {
   const char* const folder = std::getenv(kLaunchFolderVariable);
   if (folder == nullptr) return [](int64_t) {};
-  const std::shared_ptr<RankBoard> board = RankBoard::open(cat(folder, "/board"), read_rank_env().rank);
-  return [board](int64_t step) {
-    if (board) board->step(step);
+  const std::shared_ptr<RankStatusPage> status_page =
+      RankStatusPage::open(cat(folder, "/status"), read_rank_env().rank);
+  return [status_page](int64_t step) {
+    if (status_page) status_page->step(step);
   };
 }
 
@@ -115,12 +116,12 @@ RanksRequest launched_request(const ReadEnvironment& environment) {
   RanksRequest r;
   const RankEnv env = read_rank_env(environment);
   if (env.launched()) r.world = env.world;
-  // torchrun's ranks meet over TCP, and have no MPI.
+  // torchrun's ranks rendezvous over TCP, and have no MPI.
   if (env.launched() && env.world > 1) r.transport = env.source == "torchrun" ? "nccl" : "mpi";
   if (const char* const transport = environment(kTransportVariable)) r.transport = transport;
   int world = 0;
   read_variable(environment, kRanksVariable, 1, 1 << 16, world);
-  if (r.transport == "threads") r.world = std::max(1, world);
+  if (!find_transport(r.transport).processes) r.world = std::max(1, world);
   if (const char* const folder = environment(kFlightVariable)) r.comm.flight_folder = folder;
   double seconds = 0;
   read_variable(environment, kTimeoutVariable, 0.001, 1e6, seconds);
@@ -132,7 +133,7 @@ RanksRequest launched_request() {
   return launched_request([](const char* name) { return std::getenv(name); });
 }
 
-std::string rank_card(const std::string& config) {
+std::string config_fingerprint(const std::string& config) {
   const BuildInfo& b = build_info();
   const uint32_t sum = crc32c(std::as_bytes(std::span(config)));
   std::array<char, 16> hex{};
@@ -140,10 +141,10 @@ std::string rank_card(const std::string& config) {
   return cat("version ", b.version, "\nbuild ", b.build_id, "\nconfig ", hex.data(), "\n");
 }
 
-void check_cards(const std::vector<std::string>& cards) {
-  const std::vector<std::string> first = lines_of(cards.front());
-  for (std::size_t r = 1; r < cards.size(); ++r) {
-    const std::vector<std::string> own = lines_of(cards[r]);
+void check_fingerprints(const std::vector<std::string>& fingerprints) {
+  const std::vector<std::string> first = lines_of(fingerprints.front());
+  for (std::size_t r = 1; r < fingerprints.size(); ++r) {
+    const std::vector<std::string> own = lines_of(fingerprints[r]);
     for (std::size_t i = 0; i < std::max(first.size(), own.size()); ++i) {
       const std::string a = i < first.size() ? first[i] : "nothing", b = i < own.size() ? own[i] : "nothing";
       if (a == b) continue;
@@ -161,36 +162,37 @@ void check_cards(const std::vector<std::string>& cards) {
 class Ranks::Process {
  public:
   explicit Process(const RanksRequest& request)
-      : transport_(request.transport),
-        sums_(request.sums.value_or(request.transport == "nccl" ? RankSums::engine : RankSums::ranked)),
+      : transport_(find_transport(request.transport)),
+        reduction_(request.reduction.value_or(transport_.reduction)),
         env_(read_rank_env()) {
     const char* const folder = std::getenv(kLaunchFolderVariable);
-    if (folder != nullptr) board_ = RankBoard::open(cat(folder, "/board"), env_.rank);
-    if (request.transport == "mpi" || (mpi_built_in() && env_.source == "Open MPI")) mpi_ = start_mpi();
+    if (folder != nullptr) status_page_ = RankStatusPage::open(cat(folder, "/status"), env_.rank);
+    if (transport_.needs_mpi || (mpi_built_in() && env_.source == "Open MPI")) mpi_ = start_mpi();
     rank_ = mpi_ ? mpi_->rank() : env_.rank;
     world_ = mpi_ ? mpi_->world() : env_.world;
     check_world(request);
-    if (board_) board_->join();
+    if (status_page_) status_page_->join();
     if (rank_ != 0) print_nothing_more();
-    const std::string card = rank_card(request.config);
+    const std::string fingerprint = config_fingerprint(request.config);
     if (mpi_) {
-      check_cards(mpi_->exchange(card, options(request.comm)));
+      check_fingerprints(mpi_->exchange(fingerprint, options(request.comm)));
     } else {
-      meeting_ = meet_over_tcp(env_, request.comm);
-      check_cards(meeting_->exchange(card));
+      rendezvous_ = rendezvous_over_tcp(env_, request.comm);
+      check_fingerprints(rendezvous_->exchange(fingerprint));
     }
   }
 
   void run(const RankOptions& given, const CommOptions& comm, const RankBody& body) {
     RankContext ctx(options_of(given, env_, rank_, world_));
-    Communicator ranks(ctx, transport(ctx, comm), comm);
+    Communicator ranks(ctx, transport_.make({ctx.backend(), mpi_.get(), rendezvous_, options(comm)}), comm);
     try {
       body(ctx, ranks);
       ranks.drain(ctx);
       ctx.synchronize();
       ranks.barrier(ctx, "end of the run");
     } catch (const Error& e) {
-      if (board_) board_->fail(e);  // now, and not after MPI's leave: the launcher asks who has noticed
+      if (status_page_)
+        status_page_->fail(e);  // now, and not after MPI's leave: the launcher asks who has noticed
       ranks.abort(e.what());
       throw;
     } catch (const std::exception& e) {
@@ -201,7 +203,7 @@ class Ranks::Process {
 
   void finish() {
     if (mpi_) mpi_->finish();
-    if (board_) board_->finish();
+    if (status_page_) status_page_->finish();
   }
 
  private:
@@ -209,11 +211,11 @@ class Ranks::Process {
     if (mpi_ && env_.launched() && (rank_ != env_.rank || world_ != env_.world))
       throw Error(cat(env_.source, " says rank ", env_.rank, " of ", env_.world, ", MPI says rank ", rank_,
                       " of ", world_),
-                  "the launcher and the MPI library kiln was built with must belong together: use the mpirun "
+                  "the launcher and the MPI library kiln was built with must match: use the mpirun "
                   "of that MPI");
     if (request.world > 0 && request.world != world_)
       throw Error(
-          cat(request.world, " ranks were asked for, ", world_, world_ == 1 ? " was" : " were", " started"),
+          cat(request.world, " ranks were requested, ", world_, world_ == 1 ? " was" : " were", " started"),
           cat("use `kiln run --nproc ", request.world, " --transport ", request.transport, " -- COMMAND`"),
           ErrorKind::usage);
   }
@@ -221,35 +223,26 @@ class Ranks::Process {
   MpiOptions options(const CommOptions& comm) const {
     MpiOptions o;
     o.comm = comm;
-    o.sums = sums_;
-    if (board_) {
-      o.watch = [board = board_.get()](const CommCall* call) {
-        call == nullptr ? board->leave() : board->enter(call->text());
+    o.reduction = reduction_;
+    if (status_page_) {
+      o.watch = [status_page = status_page_.get()](const CommCall* call) {
+        call == nullptr ? status_page->leave() : status_page->enter(call->text());
       };
     }
     return o;
   }
 
-  std::unique_ptr<Transport> transport(RankContext& ctx, const CommOptions& comm) {
-    if (transport_ != "nccl") return mpi_->transport(ctx.backend(), options(comm));
-    if (mpi_) meeting_ = meet_over_mpi(*mpi_, options(comm));
-    return make_nccl_transport(ctx.backend(), *meeting_, options(comm));
-  }
-
-  std::string transport_;
-  RankSums sums_;
+  const TransportRow& transport_;
+  ReductionOrder reduction_;
   RankEnv env_;
-  std::unique_ptr<RankBoard> board_;
+  std::unique_ptr<RankStatusPage> status_page_;
   std::unique_ptr<MpiProcess> mpi_;
-  std::unique_ptr<NcclRendezvous> meeting_;
+  std::unique_ptr<NcclRendezvous> rendezvous_;
   int rank_ = 0, world_ = 1;
 };
 
 Ranks::Ranks(const RanksRequest& request) : request_(request) {
-  if (request.transport == "threads") return;
-  if (request.transport != "mpi" && request.transport != "nccl")
-    throw Error(cat("there is no transport '", request.transport, "'"), "it is threads, mpi or nccl",
-                ErrorKind::usage);
+  if (!find_transport(request.transport).processes) return;
   process_ = std::make_unique<Process>(request);
 }
 

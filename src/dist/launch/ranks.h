@@ -1,4 +1,4 @@
-// One door to a run of several ranks, whatever carries them: threads of this process, or processes of which
+// One interface to a run of several ranks, on any transport: threads of this process, or processes of which
 // this is one.
 #pragma once
 
@@ -10,25 +10,25 @@
 
 #include "dist/comm/communicator.h"
 #include "dist/comm/mpi_process.h"
-#include "dist/launch/rank_status_page.h"
 #include "dist/launch/rank_env.h"
+#include "dist/launch/rank_status_page.h"
 
 namespace kiln {
 
-// What `kiln run` tells the ranks it starts, in the environment.
+// What `kiln run` passes to the ranks it starts, in the environment.
 inline constexpr const char* kTransportVariable = "KILN_TRANSPORT";
 inline constexpr const char* kRanksVariable = "KILN_RANKS";                 // of threads
 inline constexpr const char* kTimeoutVariable = "KILN_COMM_TIMEOUT";        // seconds
-inline constexpr const char* kLaunchFolderVariable = "KILN_LAUNCH_FOLDER";  // board and error pipes
+inline constexpr const char* kLaunchFolderVariable = "KILN_LAUNCH_FOLDER";  // status page and error pipes
 inline constexpr const char* kFlightVariable = "KILN_FLIGHT_FOLDER";  // for the last calls of ranks that fail
 inline constexpr const char* kJobVariable = "KILN_JOB";               // the token of a rendezvous
 
 struct RanksRequest {
-  std::string transport = "threads";  // threads, mpi or nccl
+  std::string transport = "threads";  // by the names of transport_names()
   int world = 0;  // 0: as many as were launched, or 1. Of processes: checked against what was launched
   CommOptions comm;
-  std::optional<RankSums> sums{};  // not told: ranked over MPI, NCCL's own over NCCL
-  std::string config;              // what all ranks must have been given alike: compared when they meet
+  std::optional<ReductionOrder> reduction{};  // default: as the transport's row says
+  std::string config;                         // the same on all ranks: compared at the rendezvous
 };
 
 // As this process was started: by `kiln run`, by mpirun or its like, or by hand (threads, one rank).
@@ -37,9 +37,9 @@ RanksRequest launched_request(const ReadEnvironment& environment);
 
 using RankBody = std::function<void(RankContext&, Communicator&)>;
 
-// The ranks of a run, for as many pieces of work as there are. With processes they meet when this is made,
-// once in a process; rank r > 0 prints nothing from then on (its stdout goes nowhere), each takes its share
-// of the cores where options.threads is 0, and of `cuda` the GPU of its place on its machine.
+// The ranks of a run, for as many pieces of work as there are. With processes they rendezvous when this is
+// made, once in a process; rank r > 0 prints nothing from then on (its stdout goes nowhere), each takes its
+// share of the cores where options.threads is 0, and of `cuda` the GPU of its place on its machine.
 class Ranks {
  public:
   explicit Ranks(const RanksRequest& request);
@@ -62,13 +62,13 @@ class Ranks {
 // One piece of work.
 void run_ranks(const RanksRequest& request, const RankOptions& options, const RankBody& body);
 
-// Tells the launcher which step of training this rank is in, for the line that says where it failed; nothing
-// where no launcher has started it.
+// Notes for the launcher which step of training this rank is in, for the line that says where it failed;
+// nothing where no launcher has started it.
 std::function<void(int64_t step)> step_notes();
 
-// What a rank says of itself when ranks meet, and who says otherwise than rank 0: its number, or -1.
-std::string rank_card(const std::string& config);
+// What a rank says of itself at the rendezvous, and who differs from rank 0: its number, or -1.
+std::string config_fingerprint(const std::string& config);
 // Throws Error naming the first rank that differs from rank 0, and in what.
-void check_cards(const std::vector<std::string>& cards);
+void check_fingerprints(const std::vector<std::string>& fingerprints);
 
 }  // namespace kiln

@@ -1,5 +1,5 @@
-// When gradients became complete, when they were handed on, and when the rank stood still for their sums:
-// what an overlap ledger is made of. Whoever watches looks at the clock himself: the host's, or, where the
+// When gradients became complete, when their sum was started, and when the rank stalled for their sums:
+// what an overlap ledger is made of. The observer reads the clock itself: the host's, or, where the
 // host only queues, the device's, by a mark in the compute stream at that place.
 #pragma once
 

@@ -18,7 +18,7 @@ void BucketedStrategy::attach(ParamStore& params) {
 }
 
 void BucketedStrategy::refresh() {
-  buckets_ = make_buckets(*params_, options_.cap);
+  buckets_ = make_buckets(*params_, options_.cap, options_.share);
   places_.clear();
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     for (const Param* p : buckets_[i].params) places_[p] = {static_cast<int>(i), false};
@@ -86,7 +86,7 @@ void BucketedStrategy::grad_ready(Param& p) {
 void BucketedStrategy::set_ready(Param& p, Bucket& b) {
   Place& place = places_.at(&p);
   if (place.ready) return;
-  grad_begin(p);                 // there may have been no contribution that asked for room
+  grad_begin(p);                 // there may have been no contribution that allocated it
   zero_untouched_rows(ctx_, p);  // now: later it would race with the sum
   if (tree_ && !options_.every_micro_step) tree_->fold(params_->local_grad(p), chunk_);
   place.ready = true;
@@ -101,6 +101,7 @@ void BucketedStrategy::launch() {
     start(buckets_[next_]);
     in_flight_ += buckets_[next_].limited;
   }
+  launched();
 }
 
 // A parameter the loss did not reach on this rank may have been reached on another: it is sent as zeros.
@@ -112,9 +113,15 @@ void BucketedStrategy::flush() {
   while (settled_ < buckets_.size()) settle_next();
 }
 
+bool BucketedStrategy::settle_oldest() {
+  if (settled_ >= next_) return false;
+  settle_next();
+  return true;
+}
+
 void BucketedStrategy::settle_next() {
   Bucket& b = buckets_[settled_++];
-  settle(b);
+  finish_bucket(b);
   b.handle = {};
   in_flight_ -= b.limited;
 }

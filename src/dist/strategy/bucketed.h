@@ -5,12 +5,13 @@
 
 #include <limits>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "dist/comm/communicator.h"
 #include "dist/strategy/bucket_observer.h"
 #include "dist/strategy/buckets.h"
-#include "dist/comm/communicator.h"
 #include "dist/strategy/grad_tree.h"
 #include "dist/strategy/strategy.h"
 
@@ -18,8 +19,9 @@ namespace kiln {
 
 struct BucketOptions {
   double cap = 25e6;              // bytes; 0: every parameter by itself
+  double share = 1;               // of all gradients, the most a bucket may be whatever the cap
   DType wire = DType::f32;        // bf16: fp32 gradients are rounded to it for the way, and summed in fp32
-  bool as_ready = true;           // beside backward; else after it
+  bool as_ready = true;           // overlapping backward; else after it
   bool every_micro_step = false;  // else on the last one only
   int in_flight = 2;              // limited buckets; bounds the memory of their copies
   int chunks = 0;                 // above 0: micro-steps of a step, summed as grad_tree.h says
@@ -54,10 +56,14 @@ class BucketedStrategy : public Strategy {
   void observe(BucketObserver* observer) { observer_ = observer; }  // null: nobody
 
  protected:
-  virtual void start(Bucket& b) = 0;   // queues its collective
-  virtual void settle(Bucket& b) = 0;  // waits for it and puts the result in its place
+  virtual void start(Bucket& b) = 0;          // queues its collective
+  virtual void finish_bucket(Bucket& b) = 0;  // waits for it and puts the result in its place
+  virtual void launched() {}                  // all that were ready are on their way
 
-  void wait(const CommHandle& handle);  // tells the observer how long
+  bool settle_oldest();  // of those in flight; false where there is none
+  std::span<const Bucket> not_launched() const { return std::span(buckets_).subspan(next_); }
+
+  void wait(const CommHandle& handle);  // reports the duration to the observer
   Bucket* bucket_of(const Param& p);
   int64_t share(const Param& p) const { return p.padded / comm_.world(); }
   // slot (+)= src, row by row, cast where their dtypes differ.

@@ -38,7 +38,7 @@ std::vector<int> assign_owners(std::span<const int64_t> sizes, std::span<int64_t
   return owners;
 }
 
-std::vector<Bucket> make_buckets(ParamStore& params, double cap) {
+std::vector<Bucket> make_buckets(ParamStore& params, double cap, double share) {
   std::vector<Param*> trainable;
   for (Param& p : params.params()) {
     if (p.trainable) trainable.push_back(&p);
@@ -50,8 +50,10 @@ std::vector<Bucket> make_buckets(ParamStore& params, double cap) {
   bytes.reserve(trainable.size());
   for (const Param* p : trainable) bytes.push_back(p->padded * element);
 
+  double all = 0;
+  for (const int64_t b : bytes) all += static_cast<double>(b);
   std::vector<Bucket> buckets;
-  for (const std::vector<int>& members : assign_buckets(bytes, cap)) {
+  for (const std::vector<int>& members : assign_buckets(bytes, std::min(cap, share * all))) {
     Bucket& b = buckets.emplace_back();
     for (const int i : members) {
       Param* p = trainable[static_cast<std::size_t>(i)];

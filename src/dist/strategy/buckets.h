@@ -1,5 +1,5 @@
-// Which gradients travel together. Few large messages cost less than many small ones, but a message can only
-// leave when all of it is there; a cap on its size is the compromise.
+// Which gradients share a collective. Few large messages cost less than many small ones, but a message can
+// only leave when all of it is there; a cap on its size is the compromise.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Bucket {
   std::vector<Param*> params;  // in arena order
   int64_t elements = 0;        // padding with them
   std::string name;
-  bool neighbours = true;  // one behind the other in arena order
+  bool neighbours = true;  // one after the other in arena order
   Tensor range;            // of the gradient arena; undefined where they are not, or have no arena
 
   // On their way through a step.
@@ -40,7 +40,7 @@ struct Bucket {
 };
 
 // The trainable parameters of a store, which must be materialized. `cap` in bytes of the gradient arena's
-// dtype.
-std::vector<Bucket> make_buckets(ParamStore& params, double cap);
+// dtype, and never more than `share` of all their gradients.
+std::vector<Bucket> make_buckets(ParamStore& params, double cap, double share = 1);
 
 }  // namespace kiln

@@ -18,7 +18,7 @@ void DdpStrategy::start(Bucket& b) {
   volume_.all_reduce += b.sent.bytes().value;
 }
 
-void DdpStrategy::settle(Bucket& b) {
+void DdpStrategy::finish_bucket(Bucket& b) {
   wait(b.handle);
   if (!b.range.defined() || b.sent.raw() != b.range.raw()) {
     int64_t at = 0;

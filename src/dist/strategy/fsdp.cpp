@@ -66,9 +66,14 @@ void FsdpStrategy::complete() {
     const Tensor shard = params_->local_grad(p);
     ctx_.backend().zero(shard.raw(), shard.bytes().value, ctx_.compute());
   }
-  // What every rank has whole lies in one piece: one message a step.
+  // What every rank has whole is in one piece: one message a step.
   const Tensor whole = params_->whole_grads();
   if (whole.numel() > 0) comm_.all_reduce(ctx_, whole, "norms").wait(ctx_);
+}
+
+std::vector<ParamSpan> FsdpStrategy::spans(const ParamStore& params, SpanUnit unit) const {
+  if (unit == SpanUnit::matrices && comm_.world() > 1) refuse_whole_matrices("fsdp");
+  return params.spans();
 }
 
 // Of the two of a step: each rank has the loss of its tokens and the squares of its shards.

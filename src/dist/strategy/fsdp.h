@@ -1,6 +1,6 @@
 // Fully sharded: every rank keeps 1/world of each matrix, of its gradient and of its optimizer state; norms
 // are whole everywhere (autograd/param_store.h, is_sharded). A weight is gathered shortly before it is used
-// and dropped after; its gradient is summed into the shards as soon as it is complete. Both run beside the
+// and dropped after; its gradient is summed into the shards as soon as it is complete. Both overlap
 // compute. The unit is one weight: docs/parallelism.md says why and what it costs in messages.
 #pragma once
 
@@ -14,8 +14,7 @@
 namespace kiln {
 
 struct FsdpOptions {
-  // Weights under way while one is in use; as many gradient sums go on beside backward. 0: nothing runs
-  // beside anything.
+  // Weights being gathered while one is in use; as many gradient sums overlap backward. 0: no overlap.
   int prefetch = 1;
   int chunks = 0;  // as BucketOptions has it
 };
@@ -34,6 +33,7 @@ class FsdpStrategy final : public Strategy {
   void grad_begin(Param& p) override;
   void grad_ready(Param& p) override;
   void finish_gradients() override;
+  std::vector<ParamSpan> spans(const ParamStore& params, SpanUnit unit) const override;
   std::vector<Tensor> own_grads(const ParamStore& params) const override { return {params.own_grads()}; }
   void sum_over_ranks(const Tensor& numbers, std::string_view what) override;
   bool sums_ranks_first() const override { return true; }

@@ -1,5 +1,5 @@
-// A sharded model whole on every rank: for sampling, evaluation by others, and results. Each weight is
-// gathered by itself, so beside the whole model no more than one weight is held twice.
+// A sharded model gathered whole on every rank: for sampling, external evaluation, and results. Each weight
+// is gathered by itself, so no more than one weight is held twice.
 #pragma once
 
 #include "autograd/param_store.h"

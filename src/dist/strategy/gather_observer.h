@@ -1,4 +1,4 @@
-// Did a gathered weight arrive before it was wanted? One record for each gather, for whoever asks.
+// Did a gathered weight arrive before it was needed? One record for each gather.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct GatherRecord {
 class GatherObserver {
  public:
   virtual ~GatherObserver() = default;
-  virtual void on_wanted() {}  // compute will wait for a gather next, and on_gather() tells which
+  virtual void on_wanted() {}  // compute will wait for a gather next, and on_gather() names it
   virtual void on_gather(const GatherRecord& record) = 0;
-  // A micro-step used weights in another order than the one before: what was gathered ahead was in vain.
+  // A micro-step used weights in another order than the one before: what was gathered ahead was wasted.
   virtual void on_order_change(std::string_view /*what*/) {}
 };
 

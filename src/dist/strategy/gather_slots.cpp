@@ -167,7 +167,7 @@ void GatherSlots::release(Param& p) {
   try {  // a use ends in a destructor: nothing may leave it
     start_ahead();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the use that wants the weight starts the
-  }  // gather itself, and tells what is wrong
+  }  // gather itself, and reports the error
 }
 
 void GatherSlots::finish(Held& h) {
@@ -175,7 +175,7 @@ void GatherSlots::finish(Held& h) {
     try {
       h.handle.wait(ctx_);
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody wanted it; who comes to the
-    }  // next collective is told
+    }  // next collective gets the error
   }
   if (h.param != nullptr && h.users > 0) h.param->value = {};
   forget(h);

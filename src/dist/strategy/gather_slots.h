@@ -1,7 +1,8 @@
-// Where sharded weights are gathered to: k+1 fixed slots, used in turn. While one weight is in use, the next
-// k are on their way; a gather starts only when the weight that had its slot k+1 windows before is done with
-// it, so memory is bounded and the same in every step. The first micro-step, which teaches the order, gathers
-// on demand, and so does one that leaves the order; every rank does the same, for all run the same model.
+// Where sharded weights are gathered to: k+1 fixed slots, used round-robin. While one weight is in use, the
+// next k are being gathered; a gather starts only when the weight that had its slot k+1 windows before is
+// done with it, so memory is bounded and the same in every step. The first micro-step, which records the
+// order, gathers on demand, and so does one that leaves the order; every rank does the same, for all run the
+// same model.
 #pragma once
 
 #include <list>
@@ -53,7 +54,7 @@ class GatherSlots {
   void start_ahead();
   void wait(Held& h);
   void use(Held& h, Param& p);
-  void finish(Held& h);  // waits for a gather nobody wanted
+  void finish(Held& h);  // waits for a gather that was not used
   void forget(Held& h);
   bool is_slot(const Held& h) const { return !slots_.empty() && &h >= slots_.data() && &h <= &slots_.back(); }
   Held& slot_of(int64_t window) { return slots_[static_cast<std::size_t>(window) % slots_.size()]; }

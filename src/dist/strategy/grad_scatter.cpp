@@ -56,7 +56,7 @@ void GradScatter::drop() {
     try {
       sum.handle.wait(ctx_);
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the step is given up; who comes to
-    }  // the next collective is told
+    }  // the next collective gets the error
   }
   sums_.clear();
 }

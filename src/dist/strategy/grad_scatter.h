@@ -1,4 +1,4 @@
-// Gradients of sharded weights: whole ones while backward adds to them, then summed over the ranks beside the
+// Gradients of sharded weights: whole ones while backward adds to them, then summed over the ranks during the
 // rest of backward, each rank keeping its shard. Each micro-step's sum is added to the shards in the arena;
 // so ranks are summed before micro-steps are.
 #pragma once
@@ -13,7 +13,7 @@ namespace kiln {
 
 class GradScatter {
  public:
-  // `beside`: how many sums may be under way while backward goes on; each holds a whole gradient.
+  // `beside`: how many sums may be in flight during backward; each holds a whole gradient.
   GradScatter(RankContext& ctx, Communicator& comm, int beside) : ctx_(ctx), comm_(comm), beside_(beside) {}
   GradScatter(const GradScatter&) = delete;
   GradScatter& operator=(const GradScatter&) = delete;
@@ -46,7 +46,7 @@ class GradScatter {
   const int beside_;
   const ParamStore* params_ = nullptr;
   std::map<const Param*, State> states_;
-  std::deque<Sum> sums_;  // under way, the oldest first
+  std::deque<Sum> sums_;  // in flight, the oldest first
 };
 
 }  // namespace kiln

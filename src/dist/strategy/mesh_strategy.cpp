@@ -33,6 +33,14 @@ std::vector<Tensor> without(const Tensor& flat, const std::vector<Tensor>& parts
 
 }  // namespace
 
+std::vector<ParamSpan> MeshStrategy::spans(const ParamStore& params, SpanUnit unit) const {
+  if (unit == SpanUnit::matrices && tensor_.world() > 1)
+    throw Error(cat("the optimizer updates whole matrices, and ", tensor_.world(),
+                    " tensor-parallel ranks have a part of each"),
+                "leave --tp out, or take an optimizer that updates element by element", ErrorKind::usage);
+  return data_->spans(params, unit);
+}
+
 std::vector<Tensor> MeshStrategy::own_grads(const ParamStore& params) const {
   std::vector<Tensor> own = data_->own_grads(params);
   if (tensor_.rank() == 0) return own;

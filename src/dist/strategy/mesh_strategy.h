@@ -24,7 +24,7 @@ class MeshStrategy final : public Strategy {
   void begin_micro_step(bool last) override { data_->begin_micro_step(last); }
   void end_micro_step() override { data_->end_micro_step(); }
   void finish_gradients() override { data_->finish_gradients(); }
-  std::vector<ParamSpan> spans(const ParamStore& params) const override { return data_->spans(params); }
+  std::vector<ParamSpan> spans(const ParamStore& params, SpanUnit unit) const override;
   std::vector<Tensor> own_grads(const ParamStore& params) const override;
   void sum_over_ranks(const Tensor& numbers, std::string_view what) override {
     data_->sum_over_ranks(numbers, what);
@@ -33,7 +33,7 @@ class MeshStrategy final : public Strategy {
   void reduce_scalars(const Tensor& scalars) override;
   void after_update() override { data_->after_update(); }
   CommVolume volume() const override { return data_->volume(); }
-  bool can_capture() const override { return false; }  // ranks meet inside forward and backward
+  bool can_capture() const override { return false; }  // ranks communicate inside forward and backward
 
  private:
   RankContext& ctx_;

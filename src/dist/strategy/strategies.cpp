@@ -19,6 +19,13 @@ BucketOptions with(BucketOptions o, const StrategyOptions& given) {
 
 BucketOptions buckets_of(const StrategyOptions& o) { return with({.cap = o.bucket_mb * 1e6}, o); }
 
+// A cap above the model makes it one bucket, whose copies take more than ZeRO saves.
+BucketOptions small_buckets_of(const StrategyOptions& o) {
+  BucketOptions small = buckets_of(o);
+  small.share = 1.0 / 8;
+  return small;
+}
+
 struct Row {
   std::string_view name;
   Made (*make)(const StrategyOptions&, RankContext&, Communicator&);
@@ -53,11 +60,11 @@ const Row kRows[] = {
      }},
     {"zero1",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
-       return std::make_unique<ZeroStrategy>(ctx, comm, 1, buckets_of(o));
+       return std::make_unique<ZeroStrategy>(ctx, comm, 1, small_buckets_of(o));
      }},
     {"zero2",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
-       return std::make_unique<ZeroStrategy>(ctx, comm, 2, buckets_of(o));
+       return std::make_unique<ZeroStrategy>(ctx, comm, 2, small_buckets_of(o));
      }},
     {"fsdp",
      [](const StrategyOptions& o, RankContext& ctx, Communicator& comm) -> Made {
@@ -66,13 +73,26 @@ const Row kRows[] = {
      }},
 };
 
+// The words people know the strategies by, else a slip of the finger.
+std::string meant(std::string_view name) {
+  constexpr std::pair<std::string_view, std::string_view> kAlsoCalled[] = {
+      {"ddp", "ddp:bucketed"}, {"dp", "ddp:bucketed"}, {"zero", "zero1"},  {"zero-1", "zero1"},
+      {"zero-2", "zero2"},     {"zero3", "fsdp"},      {"zero-3", "fsdp"}, {"fsdp2", "fsdp"},
+  };
+  std::string lower(name);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (const auto& [word, strategy] : kAlsoCalled)
+    if (lower == word) return std::string(strategy);
+  return nearest_name(name, strategy_names());
+}
+
 const Row& find(std::string_view name) {
   std::string all;
   for (const Row& r : kRows) {
     if (r.name == name) return r;
     all += cat(all.empty() ? "" : ", ", r.name);
   }
-  const std::string near = nearest_name(name, strategy_names());
+  const std::string near = meant(name);
   throw Error(cat("--strategy is '", name, "'; expected one of: ", all),
               near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
 }

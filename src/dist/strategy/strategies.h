@@ -14,7 +14,7 @@ namespace kiln {
 struct StrategyOptions {
   double bucket_mb = 25;    // of 1e6 bytes: the cap of a bucket of gradients
   DType wire = DType::f32;  // of gradients between ranks, or bf16
-  int prefetch = 1;         // fsdp: weights under way while one is in use
+  int prefetch = 1;         // fsdp: weights in flight while one is in use
   int chunks = 0;           // above 0: micro-steps of a step, summed as grad_tree.h says
 };
 

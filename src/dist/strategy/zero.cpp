@@ -7,9 +7,38 @@ void ZeroStrategy::attach(ParamStore& params) {
   params.keep_own_low(ctx_);
 }
 
+Tensor ZeroStrategy::hold(const Shape& shape, DType dtype) {
+  Tensor t = ctx_.empty(shape, dtype, Tag::comm);
+  held_ += static_cast<int64_t>(t.bytes().value);
+  return t;
+}
+
+void ZeroStrategy::drop(Tensor& t) {
+  held_ -= static_cast<int64_t>(t.bytes().value);
+  t = {};
+}
+
+void ZeroStrategy::make_room(int64_t bytes) {
+  while (stage_ == 2 && held_ + bytes > room_ && settle_oldest()) {
+  }
+}
+
+// The next gradients are written to a new bucket: is there room for them?
+void ZeroStrategy::launched() {
+  for (const Bucket& b : not_launched()) {
+    if (b.grads.defined()) continue;
+    make_room(b.elements * static_cast<int64_t>(size_of(params_->grads().dtype())));
+    break;
+  }
+}
+
 void ZeroStrategy::begin_step() {
   BucketedStrategy::begin_step();
+  held_ = room_ = 0;
   if (stage_ != 2) return;
+  const int64_t world = comm_.world();
+  for (const Bucket& b : buckets_)
+    room_ += b.elements / world * (world - 1) * static_cast<int64_t>(size_of(params_->grads().dtype()));
   for (Bucket& b : buckets_) {
     b.grads = {};
     for (Param* p : b.params) p->grad = {};
@@ -19,7 +48,7 @@ void ZeroStrategy::begin_step() {
 void ZeroStrategy::grad_begin(Param& p) {
   if (stage_ != 2 || p.grad.defined()) return;
   Bucket& b = *bucket_of(p);
-  if (!b.grads.defined()) b.grads = ctx_.empty({b.elements}, params_->grads().dtype(), Tag::comm);
+  if (!b.grads.defined()) b.grads = hold({b.elements}, params_->grads().dtype());
   int64_t at = 0;
   for (const Param* q : b.params) {
     if (q == &p) break;
@@ -50,7 +79,8 @@ Tensor ZeroStrategy::all_parts(const Tensor& flat, const Bucket& b) const {
 
 Tensor ZeroStrategy::by_rank(const Bucket& b, DType wire) {
   const int world = comm_.world();
-  const Tensor packed = ctx_.empty({world, b.elements / world}, wire, Tag::comm);
+  make_room(b.elements * static_cast<int64_t>(size_of(wire)));
+  const Tensor packed = hold({world, b.elements / world}, wire);
   int64_t at = 0;
   for (const Param* p : b.params) {
     const Tensor grad = whole_grad(b, *p, at * world).reshape({world, share(*p)});
@@ -63,23 +93,27 @@ Tensor ZeroStrategy::by_rank(const Bucket& b, DType wire) {
 void ZeroStrategy::start(Bucket& b) {
   const DType wire = wire_dtype();
   const bool as_kept = wire == params_->grads().dtype();
-  const bool in_order = b.params.size() == 1 || comm_.world() == 1;  // of ranks, in a bucket's own room
+  const bool in_order = b.params.size() == 1 || comm_.world() == 1;  // of ranks, in a bucket's own memory
   if (as_kept) b.sent = stage_ == 1 ? all_parts(params_->grads(), b) : in_order ? b.grads : Tensor();
   const bool as_it_lies = b.sent.defined();
   if (!as_it_lies) b.sent = by_rank(b, wire);
   if (stage_ == 2) {
     for (Param* p : b.params) p->grad = {};
+    if (!as_it_lies) drop(b.grads);  // else they are what is sent
     b.grads = {};
   }
   if (as_kept && !b.added) b.received = own_part(params_->grads(), b);
   b.placed = b.received.defined();
   b.limited = stage_ == 2 || !as_it_lies;  // else it holds nothing that waiting would give back
-  if (!b.placed) b.received = ctx_.empty({b.elements / comm_.world()}, wire, Tag::comm);
+  if (!b.placed) {
+    make_room(b.elements / comm_.world() * static_cast<int64_t>(size_of(wire)));
+    b.received = hold({b.elements / comm_.world()}, wire);
+  }
   b.handle = comm_.reduce_scatter(ctx_, b.sent, b.received, b.name);
   volume_.reduce_scatter += b.sent.bytes().value;
 }
 
-void ZeroStrategy::settle(Bucket& b) {
+void ZeroStrategy::finish_bucket(Bucket& b) {
   wait(b.handle);
   if (!b.placed) {
     int64_t at = 0;
@@ -89,10 +123,13 @@ void ZeroStrategy::settle(Bucket& b) {
     }
   }
   b.added = stage_ == 2 && !tree_;  // the tree adds
+  if (stage_ == 2 || b.limited) drop(b.sent);
+  if (!b.placed) drop(b.received);
   b.sent = b.received = {};
 }
 
-std::vector<ParamSpan> ZeroStrategy::spans(const ParamStore& params) const {
+std::vector<ParamSpan> ZeroStrategy::spans(const ParamStore& params, SpanUnit unit) const {
+  if (unit == SpanUnit::matrices && comm_.world() > 1) refuse_whole_matrices(cat("zero", stage_));
   return params.spans(comm_.rank(), comm_.world());
 }
 

@@ -16,7 +16,7 @@ void SimpleZeroStrategy::refresh() {
   for (std::size_t i = 0; i < fresh.size(); ++i) owners_[fresh[i].name] = owners[i];
 }
 
-std::vector<ParamSpan> SimpleZeroStrategy::spans(const ParamStore& params) const {
+std::vector<ParamSpan> SimpleZeroStrategy::spans(const ParamStore& params, SpanUnit /*unit*/) const {
   std::vector<ParamSpan> all = params.spans();
   std::erase_if(all, [&](const ParamSpan& s) { return owners_.at(s.name) != comm_.rank(); });
   return all;

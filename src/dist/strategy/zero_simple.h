@@ -14,7 +14,7 @@ class SimpleZeroStrategy final : public DdpStrategy {
   using DdpStrategy::DdpStrategy;
 
   void refresh() override;
-  std::vector<ParamSpan> spans(const ParamStore& params) const override;
+  std::vector<ParamSpan> spans(const ParamStore& params, SpanUnit unit) const override;
   void after_update() override;
 
  private:

@@ -13,7 +13,7 @@ struct Where {
   const TensorParallel* self;
 };
 
-// y as a value of its own that depends on x. The memory may be the same.
+// y as a separate value that depends on x. The memory may be the same.
 Tensor recorded(RankContext& ctx, const TensorParallel* self, const Tensor& x, Tensor y, const char* name,
                 void (*backward)(BackwardPass&)) {
   Tape& tape = ctx.tape();
@@ -37,50 +37,51 @@ TensorParallel::TensorParallel(RankContext& ctx, Communicator& comm, int64_t chu
   ctx.upload(one_, &one);
 }
 
-Tensor TensorParallel::split_input(RankContext& ctx, const Tensor& x) const {
-  return recorded(ctx, this, x, x.detach(), "split_input", backward_of_split);
+Tensor TensorParallel::enter_shards(RankContext& ctx, const Tensor& x) const {
+  return recorded(ctx, this, x, x.detach(), "enter_shards", backward_of_enter);
 }
 
-Tensor TensorParallel::sum_output(RankContext& ctx, const Tensor& y) const {
+Tensor TensorParallel::leave_shards(RankContext& ctx, const Tensor& y) const {
   Tensor sum = y.detach();
   comm_.all_reduce(ctx, sum, ctx.scope()).wait(ctx);
-  return recorded(ctx, this, y, sum, "sum_output", backward_of_sum);
+  return recorded(ctx, this, y, sum, "leave_shards", backward_of_leave);
 }
 
-// Each part has the gradient of what it made of x.
-void TensorParallel::backward_of_split(BackwardPass& pass) {
+// Each shard has the gradient of what it made of x.
+void TensorParallel::backward_of_enter(BackwardPass& pass) {
   RankContext& ctx = pass.ctx();
   const bool alone = pass.grad_out().buffer().unique();
   Tensor dx = pass.grad_out();
-  if (!dx.contiguous() || !alone) {  // it is a part of more, or somebody else reads it
+  if (!dx.contiguous() || !alone) {  // it is a part of more, or it has other readers
     dx = ctx.empty(dx.shape(), dx.dtype());
     accumulate_grad(ctx, {dx, false}, pass.grad_out());
   }
   pass.problem<Where>().self->comm_.all_reduce(ctx, dx, ctx.scope()).wait(ctx);
-  pass.hand_over(0, std::move(dx));
+  pass.adopt_grad(0, std::move(dx));
 }
 
-// Every part is a summand: the sum's gradient is its own.
-void TensorParallel::backward_of_sum(BackwardPass& pass) { pass.hand_over(0, pass.grad_out()); }
+// Every shard is a summand: the sum's gradient is its own.
+void TensorParallel::backward_of_leave(BackwardPass& pass) { pass.adopt_grad(0, pass.grad_out()); }
 
-VocabPart TensorParallel::vocab_part(int64_t vocab) const {
-  const PartRange here = of_vocab(vocab);
+VocabPart TensorParallel::vocab_shard(int64_t vocab) const {
+  const ShardRange here = of_vocab(vocab);
   return {here.begin, here.count, vocab};
 }
 
 Tensor TensorParallel::embed(RankContext& ctx, const Tensor& tokens, Param& weight, int64_t vocab) const {
-  return sum_output(ctx, embedding(ctx, local_ids(ctx, tokens, vocab_part(vocab)), weight));
+  return leave_shards(ctx, embedding(ctx, local_ids(ctx, tokens, vocab_shard(vocab)), weight));
 }
 
 Tensor TensorParallel::loss(RankContext& ctx, const Tensor& x, Param& head, int64_t vocab,
                             const Tensor& targets) const {
-  return vocab_parallel_loss(ctx, comm_, split_input(ctx, x), head, targets, vocab_part(vocab), one_,
+  return vocab_parallel_loss(ctx, comm_, enter_shards(ctx, x), head, targets, vocab_shard(vocab), one_,
                              chunk_rows_);
 }
 
 Tensor TensorParallel::logits(RankContext&, const Tensor&, Param& head) const {
-  throw Error(cat("the logits are cut into ", parts(), " parts, and ", head.name, " here makes one of them"),
-              "the loss needs no more; a model that is to generate is held whole, --tp 1");
+  throw Error(
+      cat("the logits are cut into ", shard_count(), " shards, and ", head.name, " here makes one of them"),
+      "the loss needs no more; a model that is to generate is held whole, --tp 1");
 }
 
 }  // namespace kiln

@@ -1,8 +1,8 @@
 // The loss from a hidden state that all ranks have and a head of which each has some rows: what
 // ops/linear_cross_entropy is for one rank. For a few rows at a time each rank makes its columns of the
-// logits; of a row the ranks exchange two numbers (dist/vocab_rows.h), from which everybody has the log of
-// the sum over the whole vocabulary and the loss; then each turns its columns into their gradient, and that
-// into its part of dx, to be summed, and the whole of its dW. No rank has a row of logits whole.
+// logits; of a row the ranks exchange two numbers (dist/tensor/vocab_rows.h), from which everybody has the
+// log of the sum over the whole vocabulary and the loss; then each turns its columns into their gradient, and
+// that into its part of dx, to be summed, and the whole of its dW. No rank has a row of logits whole.
 #pragma once
 
 #include "autograd/param.h"

@@ -1,5 +1,5 @@
 // One thread per element reads every rank's copy and writes every destination: for an all-reduce by `world`
-// ranks, each on its chunk, 2 x world x count x element size bytes in all, the floor.
+// ranks, each on its chunk, 2 x world x count x element size bytes in total, the memory bound.
 #include "device/cuda/cuda_backend.h"
 #include "device/cuda/launch.h"
 #include "dist/comm/reduce_ranks.h"

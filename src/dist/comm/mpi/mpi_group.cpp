@@ -39,7 +39,7 @@ std::string MpiGroup::names(const std::vector<int>& ranks) const {
     if (r == kNobodyKnows) return "another rank";
     s += cat(s.empty() ? "rank " : ", rank ", members_[static_cast<std::size_t>(r)]);
   }
-  return s.empty() ? "nobody" : s;
+  return s.empty() ? "no rank" : s;
 }
 
 void MpiGroup::send(MpiWaits& waits, const void* data, std::size_t bytes, int to, int tag) {

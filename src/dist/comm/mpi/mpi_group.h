@@ -1,4 +1,4 @@
-// The ranks of one MPI communicator and what they do together, on host memory. Blocking; polled with the
+// The ranks of one MPI communicator and their collectives, on host memory. Blocking; polled with the
 // time-out. Used by one thread.
 #pragma once
 
@@ -63,10 +63,10 @@ class MpiGroup {
   void receive(MpiWaits& waits, void* data, std::size_t bytes, int from, int tag);
   MpiWaits waits() { return {alarm_, options_.comm.timeout}; }
   std::string names(const std::vector<int>& ranks) const;
-  void ranked_sum(std::byte* data, int64_t count, DType dtype, std::optional<int> taker,
-                  const std::string& title);
-  void engine_reduce(const std::byte* in, std::byte* out, int64_t count, DType dtype, bool scatter,
-                     const std::string& title);
+  void deterministic_sum(std::byte* data, int64_t count, DType dtype, std::optional<int> taker,
+                         const std::string& title);
+  void library_reduce(const std::byte* in, std::byte* out, int64_t count, DType dtype, bool scatter,
+                      const std::string& title);
 
   MPI_Comm comm_;
   MpiAlarm& alarm_;

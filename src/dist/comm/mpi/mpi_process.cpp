@@ -28,7 +28,8 @@ class RealMpiProcess final : public MpiProcess {
   }
 
   // After a failure the others may be gone, and MPI_Finalize would wait for them: the process ends without
-  // it, and mpirun ends whoever is left. A moment first, so that their own errors are told and written.
+  // it, and mpirun ends the ranks that are left. A moment first, so that their own errors are reported and
+  // written.
   ~RealMpiProcess() override {
     if (!finished_ && world_ > 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }

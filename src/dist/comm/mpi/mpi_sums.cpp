@@ -1,7 +1,7 @@
-// Sums over ranks. `ranked` sends every piece to the one rank that sums it, and the sum back: as many bytes
-// as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in a fixed order. 100 MB
-// of fp32 between two processes on two cores with much other work, in turns: MPI_Allreduce 154 ms (p20-p80
-// 146-193), this 144 (128-166), MPI_Iallreduce, which `engine` polls, 315 (283-330):
+// Sums over ranks. `deterministic` sends every piece to the one rank that sums it, and the sum back: as many
+// bytes as a ring, 2 (N-1)/N of the tensor each way, but each element is added by one rank in a fixed order.
+// 100 MB of fp32 between two processes on two cores with much other work, alternately: MPI_Allreduce 154 ms
+// (p20-p80 146-193), this 144 (128-166), MPI_Iallreduce, which `library` polls, 315 (283-330):
 // bench/peers/mpi_allreduce.cpp.
 #include <algorithm>
 #include <array>
@@ -63,7 +63,7 @@ void sum_in_order(std::byte* dst, const std::vector<const std::byte*>& src, int6
 }
 
 // The parts of one sum on their way: rank r's part is [r * stride, r * stride + length(r)). Pieces of a part
-// come in turns, so that while one is summed others travel.
+// arrive one by one, so that while one is summed others are in flight.
 class RankedSum {
  public:
   RankedSum(MpiGroup& group, int64_t stride, int64_t total, DType dtype)
@@ -151,19 +151,20 @@ class RankedSum {
 
 void MpiGroup::all_reduce(std::byte* data, int64_t count, DType dtype, const std::string& title) {
   if (world_ == 1 || count == 0) return;
-  if (options_.sums == RankSums::engine) return engine_reduce(data, data, count, dtype, false, title);
-  ranked_sum(data, count, dtype, {}, title);
+  if (options_.reduction == ReductionOrder::library)
+    return library_reduce(data, data, count, dtype, false, title);
+  deterministic_sum(data, count, dtype, {}, title);
 }
 
 // MPI's own has no place here: parts that all ranks sum at once, each handed to the root, send as few bytes
 // as any way can and give the bits of all_reduce.
 void MpiGroup::reduce(std::byte* data, int64_t count, DType dtype, int root, const std::string& title) {
   if (world_ == 1 || count == 0) return;
-  ranked_sum(data, count, dtype, root, title);
+  deterministic_sum(data, count, dtype, root, title);
 }
 
-void MpiGroup::ranked_sum(std::byte* data, int64_t count, DType dtype, std::optional<int> taker,
-                          const std::string& title) {
+void MpiGroup::deterministic_sum(std::byte* data, int64_t count, DType dtype, std::optional<int> taker,
+                                 const std::string& title) {
   const int64_t part = (count + world_ - 1) / world_;
   const int64_t mine = std::min(count, part * rank_);
   RankedSum(*this, part, count, dtype)
@@ -180,13 +181,13 @@ void MpiGroup::reduce_scatter(const std::byte* in, std::byte* out, int64_t count
   }
   // MPI's own refuses a part that is received within what is sent.
   const bool apart = out + count_each * size <= in || out >= in + stride * world_ * size;
-  if (options_.sums == RankSums::engine && stride == count_each && apart)
-    return engine_reduce(in, out, count_each, dtype, true, title);
+  if (options_.reduction == ReductionOrder::library && stride == count_each && apart)
+    return library_reduce(in, out, count_each, dtype, true, title);
   RankedSum(*this, stride, stride * (world_ - 1) + count_each, dtype).run(in, out, nullptr, title);
 }
 
-void MpiGroup::engine_reduce(const std::byte* in, std::byte* out, int64_t count, DType dtype, bool scatter,
-                             const std::string& title) {
+void MpiGroup::library_reduce(const std::byte* in, std::byte* out, int64_t count, DType dtype, bool scatter,
+                              const std::string& title) {
   MPI_Datatype type = dtype == DType::f64 ? MPI_DOUBLE : dtype == DType::f32 ? MPI_FLOAT : MPI_UINT16_T;
   MPI_Op op = MPI_SUM;
   if (dtype == DType::bf16) check_mpi(MPI_Op_create(add_pair<bf16>, 1, &op), "MPI_Op_create");

@@ -1,4 +1,4 @@
-// What tells the messages of one communicator apart.
+// Tags of the messages of one communicator.
 #pragma once
 
 namespace kiln {

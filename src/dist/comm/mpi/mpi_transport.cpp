@@ -96,62 +96,65 @@ std::byte* MpiTransport::stage() {
 void MpiTransport::run_staged(const CommCall& call, const std::string& title, Stream stream) {
   if (is_parcel(call.what)) return pass_staged(call, title, stream);
   const auto size = static_cast<int64_t>(size_of(call.dtype));
-  const int64_t room = static_cast<int64_t>(kStageBytes) / size, ranks = world();
-  std::byte* const host = stage();
-  auto fetch = [&](std::byte* to, const std::byte* from, int64_t n) {
-    backend_.copy_to_host(to, from, static_cast<std::size_t>(n * size), stream);
-  };
-  auto put = [&](std::byte* to, const std::byte* from, int64_t n) {
-    backend_.copy_to_device(to, from, static_cast<std::size_t>(n * size), stream);
-  };
-  auto wait = [&] { backend_.synchronize(stream); };
+  const int64_t space = static_cast<int64_t>(kStageBytes) / size, ranks = world();
   const bool parts = call.what == Collective::reduce_scatter || call.what == Collective::all_gather;
   const int64_t each = call.what == Collective::reduce_scatter ? call.count / ranks : call.count;
-  const int64_t step = std::max<int64_t>(1, parts ? room / (ranks + 1) : room / 2);
-  std::byte* const second = host + step * size;  // behind what is brought, what is taken
+  const int64_t step = std::max<int64_t>(1, parts ? space / (ranks + 1) : space / 2);
   for (int64_t first = 0; first < each; first += step) {
-    const int64_t n = std::min(step, each - first);
-    const auto bytes = static_cast<std::size_t>(n * size);
-    switch (call.what) {
-      case Collective::all_reduce:
-        fetch(host, call.in + first * size, n);
-        wait();
-        group_.all_reduce(host, n, call.dtype, title);
-        put(call.out + first * size, host, n);
-        break;
-      case Collective::reduce:
-        fetch(host, call.in + first * size, n);
-        wait();
-        group_.reduce(host, n, call.dtype, call.peer, title);
-        if (call.peer == rank()) put(call.out + first * size, host, n);
-        break;
-      case Collective::reduce_scatter:
-        for (int64_t r = 0; r < ranks; ++r)
-          fetch(second + r * n * size, call.in + (r * each + first) * size, n);
-        wait();
-        group_.reduce_scatter(second, host, n, n, call.dtype, title);
-        put(call.out + first * size, host, n);
-        break;
-      case Collective::all_gather:
-        fetch(host, call.in + first * size, n);
-        wait();
-        group_.all_gather(host, second, bytes, bytes, title);
-        for (int64_t r = 0; r < ranks; ++r)
-          put(call.out + (r * each + first) * size, second + r * n * size, n);
-        break;
-      case Collective::broadcast:
-        if (call.peer == rank()) fetch(host, call.in + first * size, n);
-        wait();
-        group_.broadcast(host, bytes, call.peer, title);
-        if (call.peer != rank()) put(call.out + first * size, host, n);
-        break;
-      case Collective::send:
-      case Collective::recv:
-      case Collective::send_recv:
-      case Collective::barrier:
-        return;
+    stage_piece({call, title, first, std::min(step, each - first), each, stage() + step * size}, stream);
+    backend_.synchronize(stream);
+  }
+}
+
+// One piece by way of the host: fetched, passed on by MPI, put where it belongs.
+void MpiTransport::stage_piece(const StagedPiece& p, Stream stream) {
+  const CommCall& call = p.call;
+  const auto size = static_cast<int64_t>(size_of(call.dtype));
+  const int64_t n = p.count, ranks = world();
+  std::byte* const host = stage();
+  const auto fetch = [&](std::byte* to, int64_t from) {  // `from` in elements of the tensor
+    backend_.copy_to_host(to, call.in + from * size, static_cast<std::size_t>(n * size), stream);
+  };
+  const auto put = [&](int64_t to, const std::byte* from) {
+    backend_.copy_to_device(call.out + to * size, from, static_cast<std::size_t>(n * size), stream);
+  };
+  const auto wait = [&] { backend_.synchronize(stream); };
+  switch (call.what) {
+    case Collective::all_reduce:
+      fetch(host, p.first);
+      wait();
+      group_.all_reduce(host, n, call.dtype, p.title);
+      return put(p.first, host);
+    case Collective::reduce:
+      fetch(host, p.first);
+      wait();
+      group_.reduce(host, n, call.dtype, call.peer, p.title);
+      if (call.peer == rank()) put(p.first, host);
+      return;
+    case Collective::reduce_scatter:
+      for (int64_t r = 0; r < ranks; ++r) fetch(p.second + r * n * size, r * p.each + p.first);
+      wait();
+      group_.reduce_scatter(p.second, host, n, n, call.dtype, p.title);
+      return put(p.first, host);
+    case Collective::all_gather: {
+      const auto bytes = static_cast<std::size_t>(n * size);
+      fetch(host, p.first);
+      wait();
+      group_.all_gather(host, p.second, bytes, bytes, p.title);
+      for (int64_t r = 0; r < ranks; ++r) put(r * p.each + p.first, p.second + r * n * size);
+      return;
     }
-    wait();
+    case Collective::broadcast:
+      if (call.peer == rank()) fetch(host, p.first);
+      wait();
+      group_.broadcast(host, static_cast<std::size_t>(n * size), call.peer, p.title);
+      if (call.peer != rank()) put(p.first, host);
+      return;
+    case Collective::send:
+    case Collective::recv:
+    case Collective::send_recv:
+    case Collective::barrier:
+      return;
   }
 }
 

@@ -23,7 +23,16 @@ class MpiTransport final : public Transport {
 
  private:
   void run_on_host(const CommCall& call, const std::string& title);
+  // Part of a collective that passes through the host's pinned stage in one go.
+  struct StagedPiece {
+    const CommCall& call;
+    const std::string& title;
+    int64_t first, count;  // elements
+    int64_t each;          // a rank's part of the tensor
+    std::byte* second;     // of the stage: behind what is brought, what is taken
+  };
   void run_staged(const CommCall& call, const std::string& title, Stream stream);
+  void stage_piece(const StagedPiece& piece, Stream stream);
   void pass_staged(const CommCall& call, const std::string& title, Stream stream);
   std::byte* stage();
 

@@ -90,14 +90,14 @@ bool MpiWaits::test() {
   check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, which_.data(),
                          MPI_STATUSES_IGNORE),
             "MPI_Testsome");
-  if (done == MPI_UNDEFINED) return true;  // none is under way
+  if (done == MPI_UNDEFINED) return true;  // none is in flight
   open_ -= static_cast<std::size_t>(done);
   return open_ == 0;
 }
 
-// A rank that spins takes a core from whoever could use it, one that gives its core away waits for the next
-// turn: some milliseconds on a busy machine, more than a piece of data takes. So it spins for a moment, then
-// yields, then sleeps between looks: whoever is waited for that long is still computing.
+// A rank that spins takes a core from threads that could use it, one that gives its core away waits for the
+// next turn: some milliseconds on a busy machine, more than a piece of data takes. So it spins for a moment,
+// then yields, then sleeps between looks: a rank that takes that long is still computing.
 bool MpiWaits::poll_until(Clock::time_point deadline) {
   constexpr auto kSpin = std::chrono::microseconds(300), kAwake = std::chrono::microseconds(20000);
   constexpr auto kListenEvery = std::chrono::milliseconds(2);

@@ -1,4 +1,4 @@
-// Waiting for MPI requests without ever being stuck: they are polled, with a time-out, and with an ear for
+// Waiting for MPI requests without ever hanging: they are polled, with a time-out, and with a check for
 // another rank's alarm.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace kiln {
 // Throws Error naming the function where MPI says so.
 void check_mpi(int code, const char* function);
 
-// A rank that gives up tells all others, on a communicator of its own beside the collectives. One per
+// A rank that gives up notifies all others, on a communicator separate from the collectives'. One per
 // process.
 class MpiAlarm {
  public:
@@ -38,18 +38,18 @@ class MpiAlarm {
   std::atomic<bool> raised_{false};
   std::mutex mutex_;
   std::string text_;
-  std::vector<MPI_Request> sends_;  // never waited for: whom they are for may be gone
+  std::vector<MPI_Request> sends_;  // never waited for: their receiver may be gone
   std::string sent_;
 };
 
 inline constexpr int kNobodyKnows = -1;  // whom a collective of MPI's own waits for
 
-// Requests under way, each with the rank it depends on.
+// Requests in flight, each with the rank it depends on.
 class MpiWaits {
  public:
   using Clock = std::chrono::steady_clock;
   MpiWaits(MpiAlarm& alarm, std::chrono::milliseconds timeout) : alarm_(alarm), timeout_(timeout) {}
-  ~MpiWaits();  // receives still under way are cancelled: nothing may be written to their memory later
+  ~MpiWaits();  // receives still in flight are cancelled: nothing may be written to their memory later
   MpiWaits(const MpiWaits&) = delete;
   MpiWaits& operator=(const MpiWaits&) = delete;
 

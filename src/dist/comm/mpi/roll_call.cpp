@@ -78,7 +78,7 @@ void MpiGroup::roll_call(const std::string& title, const std::string& text, uint
   MpiWaits w(alarm_, timeout);
   for (int r = 1; r < world_; ++r)
     receive(w, &theirs[static_cast<std::size_t>(r)], sizeof mine, r, kHeaderTag);
-  std::vector<Answer> kept;  // sends under way read them
+  std::vector<Answer> kept;  // sends in flight read them
   kept.reserve(16);
   MpiWaits told(alarm_, timeout);
   auto tell = [&](const Answer& answer, const std::vector<int>& absent) {

@@ -1,5 +1,5 @@
-// NCCL's calls run on the device, where one that waits for a rank that is gone waits for ever. This watches
-// them from a thread of its own: the events behind them, and NCCL's own word of trouble.
+// NCCL's calls run on the device, where a call that waits for a lost rank hangs forever. This watches
+// them from its own thread: the events behind them, and NCCL's own error state.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// NCCL's functions, loaded when they are first asked for: a program carried to a machine without NCCL starts.
+// NCCL's functions, loaded when they are first requested: a program carried to a machine without NCCL starts.
 #pragma once
 
 #include <nccl.h>

@@ -1,4 +1,4 @@
-// One NCCL communicator: its calls answer with errors in one line, and are given up after the time-out.
+// One NCCL communicator: its errors are one line each, and its calls are aborted after the time-out.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class NcclComm {
   }
   // What has gone wrong since, on the device or at another rank; empty: nothing.
   std::string trouble();
-  void abort();  // ends what is under way on the device; from any thread
+  void abort();  // ends what is in flight on the device; from any thread
 
  private:
   explicit NcclComm(std::chrono::milliseconds timeout) : nccl_(load_nccl()), timeout_(timeout) {}

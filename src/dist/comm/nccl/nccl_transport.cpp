@@ -85,7 +85,7 @@ class NcclTransport final : public Transport {
           if (roll_call_) roll_call_->abort(why);
         }) {
     KILN_CUDA_CHECK(cudaGetDevice(&device_));
-    if (options.sums == RankSums::ranked && world > kMaxThreadRanks)
+    if (options.reduction == ReductionOrder::deterministic && world > kMaxThreadRanks)
       throw Error(
           cat("sums in the order of ranks take at most ", kMaxThreadRanks, " NCCL ranks, not ", world),
           "leave the order to NCCL, or use --transport mpi");
@@ -107,7 +107,7 @@ class NcclTransport final : public Transport {
     if (roll_call_) roll_call_->run(call, stream);
     if (call.what == Collective::barrier) {
       // The roll call is one.
-      if (!roll_call_ && world_ > 1) throw Error("[barrier] this group of NCCL ranks has no way to meet");
+      if (!roll_call_ && world_ > 1) throw Error("[barrier] this group of NCCL ranks has no roll call");
       return;
     }
     if (call.count == 0 && call.take == 0) return;
@@ -124,18 +124,18 @@ class NcclTransport final : public Transport {
   }
 
   Bytes scratch(const CommCall& call) const override {
-    return sums_in_order(call) ? ranked_scratch(call, world_) : Bytes{};
+    return sums_in_order(call) ? deterministic_scratch(call, world_) : Bytes{};
   }
 
   std::unique_ptr<Transport> split(int color, int key) override {
     KILN_CUDA_CHECK(cudaSetDevice(device_));
-    std::unique_ptr<Transport> meeting = roll_call_ ? roll_call_->split(color, key) : nullptr;
-    const int rank = meeting ? meeting->rank() : 0, world = meeting ? meeting->world() : 1;
+    std::unique_ptr<Transport> rendezvous = roll_call_ ? roll_call_->split(color, key) : nullptr;
+    const int rank = rendezvous ? rendezvous->rank() : 0, world = rendezvous ? rendezvous->world() : 1;
     std::unique_ptr<NcclComm> part = comm_->split(color, key, world);
     if (!part) return nullptr;
-    if (!meeting && world_ > 1)
-      throw Error("[split] groups of NCCL ranks need MPI to meet over", "start them with `kiln run`");
-    return std::make_unique<NcclTransport>(backend_, std::move(part), std::move(meeting), rank, world,
+    if (!rendezvous && world_ > 1)
+      throw Error("[split] groups of NCCL ranks need MPI for their rendezvous", "start them with `kiln run`");
+    return std::make_unique<NcclTransport>(backend_, std::move(part), std::move(rendezvous), rank, world,
                                            options_);
   }
 
@@ -202,7 +202,7 @@ class NcclTransport final : public Transport {
 
   // --- sums in the order of ranks: NCCL carries the parts, and each rank adds up one of them.
 
-  // Rank r's part of a sum lies at r * bytes, and has length(r) elements.
+  // Rank r's part of a sum is at r * bytes, and has length(r) elements.
   struct Parts {
     int64_t each, count;
     std::size_t bytes;
@@ -215,7 +215,7 @@ class NcclTransport final : public Transport {
   };
 
   bool sums_in_order(const CommCall& call) const {
-    return options_.sums == RankSums::ranked && world_ > 1 && adds_up(call.what);
+    return options_.reduction == ReductionOrder::deterministic && world_ > 1 && adds_up(call.what);
   }
 
   void sum(const CommCall& call, Stream stream, const std::string& title) {
@@ -224,9 +224,7 @@ class NcclTransport final : public Transport {
     const auto bytes = [&](int rank) {
       return static_cast<std::size_t>(parts.length(rank)) * size_of(call.dtype);
     };
-    const auto slot = [&](int rank) {
-      return rank > rank_ ? rank - 1 : rank;
-    };  // this rank's own lies in `in`
+    const auto slot = [&](int rank) { return rank > rank_ ? rank - 1 : rank; };  // this rank's own is in `in`
     const auto each_other = [&](const auto& visit) {
       for (int r = 0; r < world_; ++r) {
         if (r != rank_) visit(r);
@@ -274,7 +272,7 @@ class NcclTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_nccl_transport(Backend& backend, NcclRendezvous& meeting,
+std::unique_ptr<Transport> make_nccl_transport(Backend& backend, NcclRendezvous& rendezvous,
                                                const MpiOptions& options) {
   if (backend.host_readable())
     throw Error("NCCL carries tensors on GPUs only", "use --device cuda, or --transport mpi",
@@ -284,22 +282,24 @@ std::unique_ptr<Transport> make_nccl_transport(Backend& backend, NcclRendezvous&
     throw Error(cat("[nccl] ", nccl.why_not),
                 "install libnccl2, or put its folder into LD_LIBRARY_PATH; or use --transport mpi",
                 ErrorKind::unavailable);
-  std::vector<std::string> gpus = meeting.exchange(own_gpu());
+  std::vector<std::string> gpus = rendezvous.exchange(own_gpu());
   std::sort(gpus.begin(), gpus.end());
-  if (std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end()) allow_sharing(meeting.rank());
+  if (std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end()) allow_sharing(rendezvous.rank());
   std::string mine = "-";
-  if (meeting.rank() == 0) {
+  if (rendezvous.rank() == 0) {
     ncclUniqueId id{};
     const ncclResult_t r = nccl.get_unique_id(&id);
     mine = r == ncclSuccess ? hex_of(id) : cat("error: ", nccl.error_string(r));
   }
-  const std::string first = meeting.exchange(mine).front();  // an error too: nobody waits for the others then
+  const std::string first =
+      rendezvous.exchange(mine).front();  // an error too: no rank waits for the others then
   if (first.starts_with("error")) throw Error(cat("[nccl] rank 0 cannot make an id: ", first));
-  auto comm = std::make_unique<NcclComm>(meeting.world(), meeting.rank(), id_of(first), options.comm.timeout);
+  auto comm =
+      std::make_unique<NcclComm>(rendezvous.world(), rendezvous.rank(), id_of(first), options.comm.timeout);
   std::unique_ptr<Transport> roll_call;
-  if (meeting.world() > 1) roll_call = meeting.roll_call(backend, options);
-  return std::make_unique<NcclTransport>(backend, std::move(comm), std::move(roll_call), meeting.rank(),
-                                         meeting.world(), options);
+  if (rendezvous.world() > 1) roll_call = rendezvous.roll_call(backend, options);
+  return std::make_unique<NcclTransport>(backend, std::move(comm), std::move(roll_call), rendezvous.rank(),
+                                         rendezvous.world(), options);
 }
 
 }  // namespace kiln

@@ -28,7 +28,7 @@ class MpiMeeting final : public NcclRendezvous {
 
 }  // namespace
 
-std::unique_ptr<NcclRendezvous> meet_over_mpi(MpiProcess& mpi, const MpiOptions& options) {
+std::unique_ptr<NcclRendezvous> rendezvous_over_mpi(MpiProcess& mpi, const MpiOptions& options) {
   return std::make_unique<MpiMeeting>(mpi, options);
 }
 

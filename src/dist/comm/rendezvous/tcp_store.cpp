@@ -1,32 +1,29 @@
 #include "dist/comm/rendezvous/tcp_store.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <list>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "dist/comm/rendezvous/tcp_socket.h"
 
 namespace kiln {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = TcpSocket::Clock;
 constexpr std::array<char, 8> kMagic = {'k', 'i', 'l', 'n', 'm', 'e', 'e', 't'};
 constexpr uint32_t kVersion = 1;
-constexpr uint32_t kMostBytes = 4096;  // of a frame
 constexpr std::size_t kTokenBytes = 64;
+constexpr std::size_t kMostStrangers = 64;
 
 struct Hello {
   std::array<char, 8> magic = kMagic;
@@ -35,85 +32,24 @@ struct Hello {
   std::array<char, kTokenBytes> token{};
 };
 
-class Socket {
- public:
-  explicit Socket(int file = -1) : file_(file) {}
-  Socket(Socket&& o) noexcept : file_(std::exchange(o.file_, -1)) {}
-  Socket& operator=(Socket&& o) noexcept {
-    std::swap(file_, o.file_);
-    return *this;
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (file_ >= 0) ::close(file_);
-  }
-  int file() const { return file_; }
-  bool open() const { return file_ >= 0; }
+// Somebody at the door, who may say its hello in any number of pieces, or never.
+struct Caller {
+  TcpSocket socket;
+  Hello hello{};
+  std::size_t bytes = 0;  // of the hello, so far
 
-  // False: the other side is gone, or the time is over.
-  bool read(void* to, std::size_t bytes, Clock::time_point deadline) const {
-    auto* place = static_cast<char*>(to);
-    while (bytes > 0) {
-      if (!ready(POLLIN, deadline)) return false;
-      const ssize_t n = ::recv(file_, place, bytes, 0);
-      if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) return false;
-      if (n > 0) place += n, bytes -= static_cast<std::size_t>(n);
-    }
-    return true;
+  // False: it went away, or is none of ours.
+  bool listen() {
+    char* const place = reinterpret_cast<char*>(&hello);
+    const std::ptrdiff_t n = socket.read_some(place + bytes, sizeof hello - bytes);
+    if (n < 0) return false;
+    bytes += static_cast<std::size_t>(n);
+    return std::memcmp(place, kMagic.data(), std::min(bytes, kMagic.size())) == 0;
   }
-  bool write(const void* from, std::size_t bytes, Clock::time_point deadline) const {
-    const auto* place = static_cast<const char*>(from);
-    while (bytes > 0) {
-      if (!ready(POLLOUT, deadline)) return false;
-      const ssize_t n = ::send(file_, place, bytes, MSG_NOSIGNAL);
-      if (n < 0 && errno != EINTR && errno != EAGAIN) return false;
-      if (n > 0) place += n, bytes -= static_cast<std::size_t>(n);
-    }
-    return true;
-  }
-  bool write_frame(const std::string& text, Clock::time_point deadline) const {
-    const auto n = static_cast<uint32_t>(text.size());
-    return write(&n, sizeof n, deadline) && write(text.data(), n, deadline);
-  }
-  bool read_frame(std::string& text, Clock::time_point deadline) const {
-    uint32_t n = 0;
-    if (!read(&n, sizeof n, deadline) || n > kMostBytes) return false;
-    text.resize(n);
-    return read(text.data(), n, deadline);
-  }
-  bool ready(int16_t what, Clock::time_point deadline) const {
-    for (;;) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      if (left < 0) return false;
-      pollfd p{file_, what, 0};
-      const int n = ::poll(&p, 1, static_cast<int>(std::min<int64_t>(left, 1000)));
-      if (n > 0) return true;
-      if (n < 0 && errno != EINTR) return false;
-    }
-  }
-
- private:
-  int file_;
+  bool complete() const { return bytes == sizeof hello; }
 };
 
-sockaddr_in address_of(const std::string& name, int port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  const int wrong = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
-  if (wrong != 0)
-    throw Error(cat("[rendezvous] there is no machine '", name, "': ", ::gai_strerror(wrong)),
-                "MASTER_ADDR is the address of rank 0's machine");
-  sockaddr_in address{};
-  std::memcpy(&address, found->ai_addr, sizeof address);
-  ::freeaddrinfo(found);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  return address;
-}
-
-std::string missing_ranks(const std::vector<Socket>& ranks) {
+std::string missing_ranks(const std::vector<TcpSocket>& ranks) {
   std::string s;
   for (std::size_t r = 1; r < ranks.size(); ++r) {
     if (!ranks[r].open()) s += cat(s.empty() ? "rank " : ", rank ", r);
@@ -121,10 +57,18 @@ std::string missing_ranks(const std::vector<Socket>& ranks) {
   return s;
 }
 
-class RealTcpMeeting final : public TcpMeeting {
+class RealTcpMeeting final : public TcpRendezvous {
  public:
-  explicit RealTcpMeeting(const TcpMeetingOptions& options) : o_(options) {
-    std::memcpy(hello_.token.data(), o_.token.data(), std::min(o_.token.size(), kTokenBytes));
+  explicit RealTcpMeeting(const TcpRendezvousOptions& options) : o_(options) {
+    if (o_.token.empty())  // strangers would be let in
+      throw Error(
+          "[rendezvous] the job has no token",
+          "set KILN_JOB to the same words, nobody else's, for every rank; torchrun's --rdzv-id is one");
+    if (o_.token.size() > kTokenBytes)
+      throw Error(
+          cat("[rendezvous] the job's token has ", o_.token.size(), " bytes; expected at most ", kTokenBytes),
+          "shorten KILN_JOB, or torchrun's --rdzv-id");
+    std::memcpy(hello_.token.data(), o_.token.data(), o_.token.size());
     hello_.rank = o_.rank;
     hello_.world = o_.world;
     if (o_.rank == 0) listen();
@@ -132,7 +76,7 @@ class RealTcpMeeting final : public TcpMeeting {
 
   int port() const override { return o_.port; }
 
-  void meet() override {
+  void rendezvous() override {
     const Clock::time_point deadline = Clock::now() + o_.timeout;
     if (o_.rank == 0) {
       welcome(deadline);
@@ -142,7 +86,7 @@ class RealTcpMeeting final : public TcpMeeting {
   }
 
   std::vector<std::string> exchange(const std::string& mine) override {
-    if (mine.size() > kMostBytes) throw Error(cat("a text of ", mine.size(), " bytes to exchange"));
+    if (mine.size() > kMostFrameBytes) throw Error(cat("a text of ", mine.size(), " bytes to exchange"));
     const Clock::time_point deadline = Clock::now() + o_.timeout;
     std::vector<std::string> all(static_cast<std::size_t>(o_.world));
     if (o_.rank == 0) {
@@ -172,20 +116,16 @@ class RealTcpMeeting final : public TcpMeeting {
   std::string place() const { return cat(o_.address, ":", o_.port); }
 
   void listen() {
-    door_ = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int on = 1;
-    ::setsockopt(door_.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in address = address_of(o_.address, o_.port);
-    if (::bind(door_.file(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::listen(door_.file(), 128) != 0) {
-      const int why = errno;
+    sockaddr_in address = resolve_address(o_.address, o_.port, Clock::now() + o_.timeout);
+    try {
+      door_ = listen_at(address);
+    } catch (const std::system_error& e) {
+      const int why = e.code().value();
       throw Error(cat("[rendezvous] rank 0 cannot listen at ", place(), ": ", std::strerror(why)),
                   why == EADDRINUSE      ? "another job has that port: give each its own MASTER_PORT"
                   : why == EADDRNOTAVAIL ? "MASTER_ADDR must be an address of rank 0's machine"
                                          : "choose another MASTER_ADDR and MASTER_PORT");
     }
-    socklen_t length = sizeof address;
-    ::getsockname(door_.file(), reinterpret_cast<sockaddr*>(&address), &length);
     o_.port = ntohs(address.sin_port);
   }
 
@@ -200,61 +140,80 @@ class RealTcpMeeting final : public TcpMeeting {
     return {};
   }
 
+  // All callers are heard side by side: one that says nothing, or a byte a second, delays nobody.
   void welcome(Clock::time_point deadline) {
     ranks_.resize(static_cast<std::size_t>(o_.world));
+    std::list<Caller> callers;
     while (!missing_ranks(ranks_).empty()) {
-      if (!door_.ready(POLLIN, deadline))
+      std::vector<pollfd> files = {{door_.file(), POLLIN, 0}};
+      for (const Caller& c : callers) files.push_back({c.socket.file(), POLLIN, 0});
+      (void)::poll(files.data(), files.size(), milliseconds_until(deadline));
+      if (Clock::now() >= deadline)
         throw Error(cat("[rendezvous] rank 0 waited ", o_.timeout.count(), " ms at ", place(),
                         "; missing: ", missing_ranks(ranks_)),
                     "see whether those ranks were started, and reach this address");
-      Socket caller(::accept4(door_.file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!caller.open()) continue;
-      Hello h;
-      const Clock::time_point soon = std::min(deadline, Clock::now() + std::chrono::seconds(2));
-      if (!caller.read(&h, sizeof h, soon) || h.magic != kMagic) continue;  // a stranger
-      const std::string why = refusal(h);
-      if (!caller.write_frame(why, soon) || !why.empty()) continue;
-      ranks_[static_cast<std::size_t>(h.rank)] = std::move(caller);
+      for (auto caller = callers.begin(); caller != callers.end();) {
+        const bool ours = caller->listen();
+        if (ours && caller->complete()) admit(*caller);
+        caller = ours && !caller->complete() ? std::next(caller) : callers.erase(caller);
+      }
+      if (files.front().revents != 0) open_door(callers);
     }
+    door_ = TcpSocket();  // who comes later is told at once that nobody is here
+  }
+
+  void open_door(std::list<Caller>& callers) {
+    TcpSocket caller(::accept4(door_.file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const bool no_files = !caller.open() && (errno == EMFILE || errno == ENFILE);
+    // A rank of ours has said its hello long before so many others have come.
+    const bool crowd = callers.size() >= kMostStrangers + ranks_.size();
+    if (!callers.empty() && (no_files || crowd)) callers.pop_front();
+    if (caller.open()) callers.push_back({std::move(caller)});
+  }
+
+  // The reply is short enough for the system to take it at once.
+  void admit(Caller& caller) {
+    const std::string why = refusal(caller.hello);
+    const bool told = caller.socket.write_frame(why, Clock::now() + std::chrono::milliseconds(100));
+    if (told && why.empty()) ranks_[static_cast<std::size_t>(caller.hello.rank)] = std::move(caller.socket);
   }
 
   // Rank 0 may be late: until the time is over it is tried again.
   void go(Clock::time_point deadline) {
-    const sockaddr_in address = address_of(o_.address, o_.port);
+    constexpr std::chrono::milliseconds kAttempt{5000}, kPause{50};
+    const sockaddr_in address = resolve_address(o_.address, o_.port, deadline);
     for (;;) {
-      Socket s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      if (s.file() >= 0 &&
-          ::connect(s.file(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-        const int on = 1;
-        ::setsockopt(s.file(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        std::string why;
-        if (!s.write(&hello_, sizeof hello_, deadline) || !s.read_frame(why, deadline))
-          throw Error(cat("[rendezvous] what answers rank ", o_.rank, " at ", place(), " is not rank 0"),
-                      "another program has that port: choose another MASTER_PORT");
-        if (!why.empty())
-          throw Error(cat("[rendezvous] rank ", o_.rank, " was turned away at ", place(), ": ", why),
-                      "give each job its own MASTER_PORT, and every rank the same kiln and WORLD_SIZE");
-        first_ = std::move(s);
-        return;
-      }
-      const int why = errno;
-      if (Clock::now() > deadline)
+      TcpSocket s;
+      const int why_not = s.connect(address, std::min<Clock::time_point>(deadline, Clock::now() + kAttempt));
+      if (why_not == 0) return introduce(std::move(s), deadline);
+      if (Clock::now() >= deadline)
         throw Error(cat("[rendezvous] rank ", o_.rank, " waited ", o_.timeout.count(), " ms for rank 0 at ",
-                        place(), ": ", std::strerror(why)),
+                        place(), ": ", std::strerror(why_not)),
                     "see whether rank 0 was started, and whether MASTER_ADDR and MASTER_PORT are its own");
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::this_thread::sleep_until(std::min<Clock::time_point>(deadline, Clock::now() + kPause));
     }
   }
 
-  TcpMeetingOptions o_;
+  void introduce(TcpSocket s, Clock::time_point deadline) {
+    std::string why;
+    if (!s.write(&hello_, sizeof hello_, deadline) || !s.read_frame(why, deadline))
+      throw Error(cat("[rendezvous] what answers rank ", o_.rank, " at ", place(), " is not rank 0"),
+                  "another program has that port: choose another MASTER_PORT");
+    if (!why.empty())
+      throw Error(cat("[rendezvous] rank ", o_.rank, " was rejected at ", place(), ": ", why),
+                  "give each job its own MASTER_PORT, and every rank the same kiln and WORLD_SIZE");
+    first_ = std::move(s);
+  }
+
+  TcpRendezvousOptions o_;
   Hello hello_;
-  Socket door_, first_;
-  std::vector<Socket> ranks_;  // rank 0's
+  TcpSocket door_, first_;
+  std::vector<TcpSocket> ranks_;  // rank 0's
 };
 
 }  // namespace
 
-std::unique_ptr<TcpMeeting> open_tcp_meeting(const TcpMeetingOptions& options) {
+std::unique_ptr<TcpRendezvous> open_tcp_rendezvous(const TcpRendezvousOptions& options) {
   return std::make_unique<RealTcpMeeting>(options);
 }
 

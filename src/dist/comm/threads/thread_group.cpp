@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <numeric>
 
 namespace kiln {
@@ -38,18 +39,21 @@ ThreadGroup::ThreadGroup(const ThreadGroup& whole, std::vector<int> members)
   first_failed_ = whole.first_failed_;
 }
 
-void ThreadGroup::throw_failure() const { throw Error(failure_, failure_hint_); }
+void ThreadGroup::throw_failure() const {
+  throw Error(failure_.empty() ? "another rank failed, without the memory to say why" : failure_,
+              failure_hint_);
+}
 
 template <class Ready>
 bool ThreadGroup::wait_for(std::unique_lock<std::mutex>& lock, Ready ready) {
-  const bool in_time = changed_.wait_for(lock, timeout_, [&] { return ready() || !failure_.empty(); });
+  const bool in_time = changed_.wait_for(lock, timeout_, [&] { return ready() || failed_; });
   if (in_time && !ready()) throw_failure();
   return in_time;
 }
 
-void ThreadGroup::meet(int rank, const CommPost& post, bool opens) {
+void ThreadGroup::barrier(int rank, const CommPost& post, bool opens) {
   std::unique_lock lock(mutex_);
-  if (!failure_.empty()) throw_failure();
+  if (failed_) throw_failure();
   arriving_[at(rank)] = post;
   here_[at(rank)] = true;
   last_[at(rank)] = post.text;
@@ -76,7 +80,7 @@ void ThreadGroup::meet(int rank, const CommPost& post, bool opens) {
 
 void ThreadGroup::offer(int from, int to, const CommPost& post) {
   const std::lock_guard lock(mutex_);
-  if (!failure_.empty()) throw_failure();
+  if (failed_) throw_failure();
   last_[at(from)] = post.text;
   Parcel& p = parcel(from, to);
   p.post = post;
@@ -86,7 +90,7 @@ void ThreadGroup::offer(int from, int to, const CommPost& post) {
 
 CommPost ThreadGroup::take(int to, int from, const CommPost& wanted) {
   std::unique_lock lock(mutex_);
-  if (!failure_.empty()) throw_failure();
+  if (failed_) throw_failure();
   last_[at(to)] = wanted.text;
   Parcel& p = parcel(from, to);
   if (!wait_for(lock, [&] { return p.stage == Stage::offered; })) {
@@ -114,7 +118,7 @@ void ThreadGroup::give_back(int to, int from, Event done) {
   Parcel& p = parcel(from, to);
   p.done = done;
   p.stage = Stage::back;
-  leaving_[at(from)] = failure_.empty();  // from now on: it will wait for `done` when it collects
+  leaving_[at(from)] = !failed_;  // from now on: it will wait for `done` when it collects
   changed_.notify_all();
 }
 
@@ -170,10 +174,9 @@ std::string ThreadGroup::last_calls() const {
   return s;
 }
 
-void ThreadGroup::fail(int rank, const std::string& message, const std::string& hint) {
-  if (failure_.empty()) {
-    failure_ = message;
-    failure_hint_ = hint;
+void ThreadGroup::fail(int rank, const std::string& message, const std::string& hint) noexcept {
+  if (!failed_) {
+    remember(message, hint);
     int nobody = -1;
     first_failed_->compare_exchange_strong(nobody, members_[at(rank)]);
     fail_parts(message, hint);
@@ -181,30 +184,47 @@ void ThreadGroup::fail(int rank, const std::string& message, const std::string& 
   changed_.notify_all();
 }
 
+// That it failed, and the words, where there is memory for them: it may be for lack of memory that it fails.
+void ThreadGroup::remember(const std::string& message, const std::string& hint) noexcept {
+  failed_ = true;
+  try {
+    failure_ = message;
+    failure_hint_ = hint;
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
 // Locks go from a group to its parts only.
-void ThreadGroup::fail_parts(const std::string& message, const std::string& hint) {
+void ThreadGroup::fail_parts(const std::string& message, const std::string& hint) noexcept {
   for (const auto& weak : parts_) {
     const std::shared_ptr<ThreadGroup> part = weak.lock();
     if (!part) continue;
     const std::lock_guard lock(part->mutex_);
-    if (part->failure_.empty()) {
-      part->failure_ = message;
-      part->failure_hint_ = hint;
-    }
+    if (!part->failed_) part->remember(message, hint);
     part->fail_parts(message, hint);
     part->changed_.notify_all();
   }
 }
 
-void ThreadGroup::abort(int rank, const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  fail(rank, cat(name(rank), " failed: ", why));
+void ThreadGroup::fail_of(int rank, const char* why) noexcept {
+  std::string message;
+  try {
+    message = cat(name(rank), " failed: ", why);
+  } catch (
+      const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): remember() knows what to do without words
+  }
+  fail(rank, message, {});
 }
 
-void ThreadGroup::abandon(int rank, const std::string& why) {
+void ThreadGroup::abort(int rank, const char* why) noexcept {
+  const std::lock_guard lock(mutex_);
+  fail_of(rank, why);
+}
+
+void ThreadGroup::abandon(int rank, const char* why) noexcept {
   std::unique_lock lock(mutex_);
   reading_[at(rank)] = leaving_[at(rank)] = false;
-  fail(rank, cat(name(rank), " failed: ", why));
+  fail_of(rank, why);
   changed_.wait(lock, [&] { return std::find(reading_.begin(), reading_.end(), true) == reading_.end(); });
 }
 
@@ -216,8 +236,7 @@ std::shared_ptr<ThreadGroup> ThreadGroup::part(int color, const std::vector<int>
     members.reserve(ranks.size());
     for (int r : ranks) members.push_back(members_[at(r)]);
     f = {std::make_shared<ThreadGroup>(*this, std::move(members)), static_cast<int>(ranks.size())};
-    f.group->failure_ = failure_;
-    f.group->failure_hint_ = failure_hint_;
+    if (failed_) f.group->remember(failure_, failure_hint_);
     std::erase_if(parts_, [](const auto& weak) { return weak.expired(); });
     parts_.push_back(f.group);
   }

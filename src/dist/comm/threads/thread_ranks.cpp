@@ -5,6 +5,18 @@
 #include "dist/comm/threads/thread_group.h"
 
 namespace kiln {
+namespace {
+
+std::thread start_rank(int rank, int world, const std::function<void()>& work, const StartThread& start) {
+  try {
+    return start ? start(work) : std::thread(work);
+  } catch (const std::system_error& e) {
+    throw Error(cat("the thread of rank ", rank, " of ", world, " did not start: ", e.what()),
+                "use fewer ranks, or allow this user more processes and memory (ulimit -u, ulimit -v)");
+  }
+}
+
+}  // namespace
 
 void run_thread_ranks(int world, const RankOptions& options,
                       const std::function<void(RankContext&, Communicator&)>& body, const CommOptions& comm,
@@ -26,26 +38,23 @@ void run_thread_ranks(int world, const RankOptions& options,
         body(ctx, ranks);
         ranks.drain(ctx);
         ctx.synchronize();
-        ranks.barrier(ctx, "end of the run");  // nobody frees memory that another rank may still read
+        ranks.barrier(ctx, "end of the run");  // no rank frees memory that another may still read
       } catch (const std::exception& e) {
-        ranks.abort(e.what());
+        group->abort(rank, words_of(e));
         throw;
       }
     } catch (const std::exception& e) {
       errors[static_cast<std::size_t>(rank)] = std::current_exception();
-      group->abort(rank, e.what());
+      group->abort(rank, words_of(e));
     }
   };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(world));
   for (int r = 0; r < world; ++r) {
     try {
-      auto work = [&rank_main, r] { rank_main(r); };
-      threads.push_back(start ? start(work) : std::thread(work));
-    } catch (const std::system_error& e) {  // those that run would wait for it, and then be joined by nobody
-      errors[static_cast<std::size_t>(r)] = std::make_exception_ptr(
-          Error(cat("the thread of rank ", r, " of ", world, " did not start: ", e.what()),
-                "use fewer ranks, or allow this user more processes and memory (ulimit -u, ulimit -v)"));
+      threads.push_back(start_rank(r, world, [&rank_main, r] { rank_main(r); }, start));
+    } catch (...) {  // those that run would wait for it, and never be joined
+      errors[static_cast<std::size_t>(r)] = std::current_exception();
       group->abort(r, "its thread did not start");
       break;
     }

@@ -26,7 +26,7 @@ class ThreadTransport final : public Transport {
   std::string_view name() const override { return "threads"; }
   int rank() const override { return rank_; }
   int world() const override { return group_->world(); }
-  void abort(const std::string& why) override { group_->abort(rank_, why); }
+  void abort(const std::string& why) override { group_->abort(rank_, why.c_str()); }
   std::optional<std::chrono::steady_clock::time_point> all_arrived() const override {
     return group_->arrived(rank_);
   }
@@ -90,7 +90,7 @@ class ThreadTransport final : public Transport {
   }
 
   // All ranks publish their memory, run `share` (which may touch every rank's), and wait until all have
-  // finished. Events are recorded again only after a meeting that follows every wait on them.
+  // finished. Events are recorded again only after a rendezvous that follows every wait on them.
   template <class Share>
   void exchange(const CommPost& post, Stream stream, Share share) {
     if (post.ready.handle != nullptr) backend_.record(ready_, stream);
@@ -120,7 +120,7 @@ class ThreadTransport final : public Transport {
         backend_.synchronize(stream);
       } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a lost device reads nothing
       }
-      group_->abandon(rank_, e.what());
+      group_->abandon(rank_, words_of(e));
       throw;
     }
   }

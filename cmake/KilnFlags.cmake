@@ -14,6 +14,11 @@ target_compile_definitions(kiln_flags INTERFACE KILN_CUDA=$<BOOL:${KILN_CUDA}>)
 set(host_flags -Wall -Wextra -ffp-contract=off)
 if(KILN_WERROR)
   list(APPEND host_flags -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ 12 sees overruns in joined std::strings that are none (GCC bug 105651), or not, by how long the path of the
+    # build folder is: a warning, but nothing that a build may stop at.
+    list(APPEND host_flags -Wno-error=array-bounds -Wno-error=restrict -Wno-error=stringop-overflow)
+  endif()
 endif()
 
 if(KILN_SANITIZE)
@@ -43,3 +48,20 @@ if(KILN_CUDA)
   endif()
   target_compile_options(kiln_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:${nvcc_flags}>")
 endif()
+
+# For code that is not felt when kiln runs: half the time to compile.
+function(kiln_compile_fast target)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  endif()
+endfunction()
+
+# Headers that most files of a target read, compiled once. Where a compiler cache is used it does more, and would not
+# see through them; a build with one also proves that every file includes what it uses.
+function(kiln_precompile target)
+  if(CMAKE_CXX_COMPILER_LAUNCHER OR KILN_FUZZ)
+    return()
+  endif()
+  list(TRANSFORM ARGN REPLACE "(.+)" "$<$<COMPILE_LANGUAGE:CXX>:\\1>" OUTPUT_VARIABLE headers)
+  target_precompile_headers(${target} PRIVATE ${headers})
+endfunction()

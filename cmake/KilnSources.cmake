@@ -24,7 +24,7 @@ endfunction()
 # listed and not globbed, so that src/ops/CMakeLists.txt is the list of ops and their variants.
 function(kiln_op name)
   foreach(file IN LISTS ARGN)
-    if(KILN_CUDA OR NOT file MATCHES "^cuda_")
+    if(KILN_CUDA OR NOT file MATCHES "(^cuda_|[.]cu$)")
       target_sources(kiln_core PRIVATE ${CMAKE_SOURCE_DIR}/src/ops/${name}/${file})
     endif()
   endforeach()

@@ -8,7 +8,7 @@ CanonicalScalars::CanonicalScalars(RankContext& ctx, const ParamStore& params, S
     : ctx_(ctx), params_(params), strategy_(strategy) {
   if (params.layout().pieces != kPieces || kPieces % params.data_world() != 0)
     throw Error(cat("a canonical step needs parameters in ", kPieces, " pieces, which ", params.data_world(),
-                    " ranks share out evenly"));
+                    " ranks split evenly"));
   table_ = ctx.empty({static_cast<int64_t>(params.params().size()) * kPieces}, DType::f64, Tag::optim);
 }
 

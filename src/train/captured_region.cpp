@@ -9,7 +9,7 @@ void CapturedRegion::run(const std::function<void()>& work) {
     return;
   }
   if (!graph_) {
-    ctx_.allocator().release_cached();  // the eager pass's activations make room for the graph's own
+    ctx_.allocator().release_cached();  // frees the eager pass's activations for the graph's own
     PoolScope scope(pool_);
     graph_ = ctx_.backend().capture(ctx_.compute(), work);
   }

@@ -1,4 +1,4 @@
-// A piece of the step that runs eagerly the first time (which warms everything up), is captured the second
+// A piece of the step that runs eagerly the first time (the warm-up), is captured the second
 // time, and is one graph launch from then on. Where the device cannot capture, or graphs are off, it always
 // runs.
 #pragma once
@@ -19,7 +19,7 @@ class CapturedRegion {
 
   void run(const std::function<void()>& work);
   bool captured() const { return graph_ != nullptr; }
-  void forget() {  // begins anew: eager, captured, replayed
+  void forget() {  // restarts: eager, captured, replayed
     graph_.reset();
     warm_ = false;
   }

@@ -14,15 +14,6 @@ namespace {
 
 bool has(const std::string& name, std::string_view part) { return name.find(part) != std::string::npos; }
 
-// Text for one batch; what it says does not matter where nothing is computed.
-std::shared_ptr<const TokenSet> blank_tokens(const StepOptions& shape, const ModelConfig& model,
-                                             ThreadPool& pool) {
-  std::vector<TokenShard> shards;
-  shards.emplace_back(std::vector<int32_t>(static_cast<std::size_t>(shape.batch * shape.context + 1)),
-                      "blank");
-  return std::make_shared<TokenSet>(std::move(shards), static_cast<int32_t>(model.vocab), pool);
-}
-
 }  // namespace
 
 ParamGroups count_params(const ModelConfig& config) {
@@ -43,24 +34,23 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   options.device = Device::meta(rank.device.target);
   options.backend = {};
   RankContext ctx(options);
-  // Micro-steps after the second allocate as the second does; where gradients are summed beside the next
+  // Micro-steps after the second allocate as the second does; where gradients are summed during the next
   // micro-step, those after the third as the third.
   StepOptions shape = request.step;
   shape.micro_steps = std::min(shape.micro_steps, request.strategy == "none" ? 2 : 3);
 
   Communicator comm(ctx, make_meta_transport(rank.rank, rank.world, request.comm));
   ParallelRank place(ctx, comm, request.layout.tensor_ranks, request.strategy, request.sharing);
-  Llama model(request.model, place.partition());
+  const std::unique_ptr<Model> made = make_model(request.model, place.partition());
+  Model& model = *made;
   model.params().materialize(ctx, request.layout);
   place.strategy().attach(model.params());
   TrainStep step(ctx, model, place.strategy(), shape);
-  const std::vector<int32_t> ids(static_cast<std::size_t>(shape.batch * shape.context));
-  const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps), HostBatch{ids, ids});
+  const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps));
   // Twice: the second step finds what the first left behind.
   for (int i = 0; i < 2; ++i) step.run(batches, 0);
   step.finish();
-  if (request.evaluates)
-    evaluate(ctx, model, blank_tokens(shape, request.model, ctx.pool()), shape.batch, shape.context, 1);
+  if (request.evaluates) plan_evaluation(ctx, model, shape.batch, shape.context);
   const MemoryStats stats = ctx.allocator().stats();
   ctx.tape().reset();
   return stats;
@@ -76,32 +66,33 @@ std::string needed_by_tag(const MemoryStats& predicted) {
   return tags;
 }
 
-int64_t largest_batch(int64_t asked, std::size_t room, const std::function<std::size_t(int64_t)>& peak_of) {
+int64_t largest_batch(int64_t asked, std::size_t free_memory,
+                      const std::function<std::size_t(int64_t)>& peak_of) {
   int64_t fits = 0, too_much = asked;
   while (too_much - fits > 1) {
     const int64_t between = fits + (too_much - fits) / 2;
-    (peak_of(between) <= room ? fits : too_much) = between;
+    (peak_of(between) <= free_memory ? fits : too_much) = between;
   }
   return fits;
 }
 
-void require_room(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
-                  std::size_t room) {
-  if (predicted.peak_total <= room) return;
+void check_fits(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
+                std::size_t free_memory) {
+  if (predicted.peak_total <= free_memory) return;
   const int64_t batch = request.step.batch;
-  const int64_t fits = largest_batch(batch, room, [&](int64_t smaller) {
+  const int64_t fits = largest_batch(batch, free_memory, [&](int64_t smaller) {
     MemoryRequest r = request;
     r.step.batch = smaller;
     return predict_memory(r, rank).peak_total;
   });
-  const std::string others = "--precision bf16, --recompute block, a smaller --context or --size";
+  const std::string others = "--precision bf16, --recompute block, a smaller --ctx or --size";
   const int64_t ranks = rank.world / request.layout.tensor_ranks;  // that share the batch out
   throw Error(
       cat("this run needs ", human({predicted.peak_total}), " of memory",
-          rank.world > 1 ? " on each rank" : "", "; ", human({room}), " are free on ", rank.device.str(),
-          rank.world > 1 ? " for each" : "", "; peaks: ", needed_by_tag(predicted)),
+          rank.world > 1 ? " on each rank" : "", "; ", human({free_memory}), " are free on ",
+          rank.device.str(), rank.world > 1 ? " for each" : "", "; peaks: ", needed_by_tag(predicted)),
       fits > 0 ? cat("the largest --batch that fits is ", fits * ranks, " (", batch * ranks,
-                     " was asked for; --accumulate makes up for it); or ", others)
+                     " was requested; --grad-accum makes up for it); or ", others)
                : cat("no --batch fits: take ", others));
 }
 

@@ -1,5 +1,5 @@
-// How much memory a run will take, known before its first step: the real model and the real step run on
-// `meta`, where nothing is computed and the allocator counts as it will on the device. The figures are those
+// The memory a run will take, predicted before its first step: the real model and the real step run on
+// `meta`, where nothing is computed and the allocator counts as on the device. The figures are those
 // of the run itself, to the byte, for any precision, recomputation and choice of variants.
 #pragma once
 
@@ -33,19 +33,20 @@ struct MemoryRequest {
   CommOptions comm = {};
 };
 
-// Peaks per tag, each at its own moment, and of all together. `rank` is what the run's context is made with;
+// Peaks per tag, each at its own moment, and of the total. `rank` is what the run's context is made with;
 // nothing is allocated on its device. Of several ranks: those of this one.
 MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank);
 
 std::string needed_by_tag(const MemoryStats& predicted);  // "param 1.20 GiB, grad 600.00 MiB, ..."
 
-// The largest batch below `asked` whose peak is at most `room`; 0 where not even one sequence fits.
-int64_t largest_batch(int64_t asked, std::size_t room, const std::function<std::size_t(int64_t)>& peak_of);
+// The largest batch below `asked` whose peak is at most `free_memory`; 0 where not even one sequence fits.
+int64_t largest_batch(int64_t asked, std::size_t free_memory,
+                      const std::function<std::size_t(int64_t)>& peak_of);
 
-// Refuses a run whose peak is more than `room`: Error with what it needs, tag by tag, and the largest batch
-// that would fit. To be asked before the first byte is allocated: a machine that runs out of memory kills the
-// process, and others with it.
-void require_room(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
-                  std::size_t room);
+// Refuses a run whose peak is more than `free_memory`: Error with what it needs, tag by tag, and the largest
+// batch that would fit. To be asked before the first byte is allocated: a machine that runs out of memory
+// kills the process, and others with it.
+void check_fits(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
+                std::size_t free_memory);
 
 }  // namespace kiln

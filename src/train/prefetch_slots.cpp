@@ -15,7 +15,7 @@ PrefetchSlots::PrefetchSlots(RankContext& ctx, int64_t ids) : ctx_(ctx), copies_
 PrefetchSlots::~PrefetchSlots() { ctx_.backend().synchronize(copies_); }
 
 void PrefetchSlots::send(const void* pinned) {
-  if (sent_ - moved_ >= kSlots) throw Error(cat("a batch was sent ahead while ", kSlots, " are under way"));
+  if (sent_ - moved_ >= kSlots) throw Error(cat("a batch was sent ahead while ", kSlots, " are in flight"));
   Slot& s = slot(sent_);
   Backend& backend = ctx_.backend();
   backend.wait(copies_, s.free);
@@ -25,7 +25,7 @@ void PrefetchSlots::send(const void* pinned) {
 }
 
 void PrefetchSlots::wait() {
-  if (moved_ == sent_) throw Error("a batch was waited for that nobody sent");
+  if (moved_ == sent_) throw Error("wait for a batch that was never sent");
   ctx_.backend().wait(ctx_.compute(), slot(moved_).ready);
 }
 

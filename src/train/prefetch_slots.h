@@ -1,12 +1,12 @@
-// Batches on their way to the device while it computes. A stream of its own brings each from pinned memory
+// Batch prefetch: copies to the device while it computes. A separate stream copies each from pinned memory
 // into one of two slots on the device; the compute stream, when it gets there, waits for that copy alone and
 // moves the slot to the fixed place a captured graph reads:
 //
 //   copy stream     | waits: slot is free | host to slot | ready
 //   compute stream  ... the step before ... | waits: ready | slot to fixed place | free | micro-step ...
 //
-// The move is a copy within the device, some microseconds for any batch of tokens; the way over the bus lies
-// beside the step before.
+// The move is a copy within the device, some microseconds for any batch of tokens; the bus transfer happens
+// during the step before.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class PrefetchSlots {
  public:
   static constexpr int64_t kSlots = 2;
 
-  PrefetchSlots(RankContext& ctx, int64_t ids);  // int32 of a micro-batch, tokens and targets together
+  PrefetchSlots(RankContext& ctx, int64_t ids);  // int32 values of a micro-batch: tokens and targets
   ~PrefetchSlots();
   PrefetchSlots(const PrefetchSlots&) = delete;
   PrefetchSlots& operator=(const PrefetchSlots&) = delete;

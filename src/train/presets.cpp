@@ -1,14 +1,17 @@
 #include "train/presets.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 #include "base/error.h"
-#include "base/nearest_name.h"
+#include "base/options.h"
 #include "ops/op_list.h"
 
 namespace kiln {
 namespace {
+
+constexpr std::string_view kBaseline = "baseline";
+constexpr std::string_view kPresets[] = {"optimized", kBaseline};
 
 bool has_row(const OpListing& op, DeviceType device, std::string_view name) {
   return std::any_of(op.variants.begin(), op.variants.end(),
@@ -16,7 +19,7 @@ bool has_row(const OpListing& op, DeviceType device, std::string_view name) {
 }
 
 // Scalar loops would take 512 tokens through `small` in minutes a step.
-bool is_product(std::string_view op) { return op == "linear" || op == "batched_matmul"; }
+bool is_product(std::string_view op) { return is_gemm(kind_of_op(op)); }
 
 RunVariants baseline(const std::vector<OpListing>& ops, DeviceType device) {
   RunVariants r;
@@ -32,7 +35,7 @@ RunVariants baseline(const std::vector<OpListing>& ops, DeviceType device) {
   return r;
 }
 
-// The model's own choices in the form of ops, so that they are asked for, refused and suggested alike.
+// The model's own choices in the form of ops, so that they are requested, refused and suggested alike.
 OpListing projection(std::string_view name, std::string_view summary) {
   OpListing l{name, summary, {}};
   for (const char* variant : {"fused", "split"}) l.variants.push_back({variant, DeviceType::cpu, true, {}});
@@ -46,19 +49,14 @@ void RunVariants::apply_to(ModelConfig& config) const {
   config.fused_gate_up = fused_gate_up;
 }
 
+std::vector<std::string_view> preset_names() { return {std::begin(kPresets), std::end(kPresets)}; }
+
 RunVariants choose_variants(std::string_view preset, std::string_view variants, DeviceType device) {
-  constexpr std::array<std::string_view, 2> kPresets = {"baseline", "optimized"};
   std::vector<OpListing> all = list_ops();
   RunVariants r;
-  if (preset == "baseline") {
-    r = baseline(all, device);
-  } else if (preset != "optimized") {
-    const std::string near = nearest_name(preset, kPresets);
-    throw Error(cat("--preset is '", preset, "'; expected one of: baseline, optimized"),
-                near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
-  }
-  all.push_back(projection("qkv", "q, k and v by one product or by three"));
-  all.push_back(projection("gate_up", "gate and up by one product or by two"));
+  if (kPresets[which_name("--preset", preset, kPresets)] == kBaseline) r = baseline(all, device);
+  all.push_back(projection("qkv", "q, k and v in one matmul or three"));
+  all.push_back(projection("gate_up", "gate and up in one matmul or two"));
   const VariantChoice asked = parse_variants(variants, all);
   for (const auto& [name, variant] : asked.all()) {
     if (name == "qkv") {

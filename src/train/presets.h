@@ -2,13 +2,14 @@
 //
 //   optimized  every op takes the first row of its table that can run; projections are packed
 //   baseline   what a textbook writes: every op composed of others where it has such a row, else its plain
-//              loops; q, k and v, and gate and up, as products of their own; one AdamW call per parameter.
-//              Matrix products stay `packed`, on a GPU `lt`: nobody's baseline multiplies matrices in scalar
+//              loops; q, k and v, and gate and up, as matmuls of their own; one AdamW call per parameter.
+//              Matmuls stay `packed`, on a GPU `lt`: nobody's baseline multiplies matrices in scalar
 //              loops. Otherwise the rows are the same on both devices.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/variant_choice.h"
 #include "device/device.h"
@@ -24,6 +25,8 @@ struct RunVariants {
 
   void apply_to(ModelConfig& config) const;
 };
+
+std::vector<std::string_view> preset_names();
 
 // `variants` is "attention=naive,qkv=split": any op of kiln ops, and qkv and gate_up (fused or split). Throws
 // Error(usage) for an unknown preset, op or variant, with the nearest name. `device` decides which rows the

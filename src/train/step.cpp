@@ -37,12 +37,12 @@ void TrainStep::micro_step(bool first) {
   const PhaseGuard phase(ctx_, Phase::forward);  // until the tape says otherwise
   ctx_.tape().reset();
   const Tensor loss = model_.loss(ctx_, io_.tokens(), io_.targets());  // forward
-  accumulate_loss(ctx_, loss, io_.scalars(), first, share());          // for the report
-  if (scales_loss()) loss_gradient(ctx_, io_.scalars(), share(), loss_grad_);
+  accumulate_loss(ctx_, loss, io_.scalars(), first, grad_scale());     // for the report
+  if (scales_loss()) loss_gradient(ctx_, io_.scalars(), grad_scale(), loss_grad_);
   ctx_.tape().backward(loss, loss_grad_);  // backward; hooks share gradients out as they complete
 }
 
-void TrainStep::sum_up() {  // over micro-steps and ranks
+void TrainStep::reduce_gradients() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
   if (canonical_) return canonical_->sum(io_.scalars());
@@ -52,11 +52,12 @@ void TrainStep::sum_up() {  // over micro-steps and ranks
 
 void TrainStep::update() {
   const PhaseGuard phase(ctx_, Phase::update);
-  sum_up();
-  judge_step(ctx_, io_.scalars(), options_.max_norm, options_.adamw.beta1, options_.adamw.beta2,
-             scales_loss() ? options_.loss_scale.interval : 0);
-  optimizer_.step(ctx_, io_.scalars());  // of this rank's spans; writes nothing if the verdict was bad
-  strategy_.after_update();              // other ranks' come back
+  reduce_gradients();
+  finish_step_scalars(ctx_, io_.scalars(), options_.max_norm, optimizer_->rates(),
+                      scales_loss() ? options_.loss_scale.interval : 0);
+  optimizer_->step(ctx_,
+                   io_.scalars());  // of this rank's spans; writes nothing in a step that was not finite
+  strategy_.after_update();         // other ranks' come back
 }
 
 StepScalars TrainStep::finish() {

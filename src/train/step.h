@@ -1,12 +1,13 @@
 // The training step. step.cpp is the whole flow on one screen.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "dist/strategy/strategy.h"
-#include "model/llama.h"
-#include "optim/adamw_optimizer.h"
+#include "model/model.h"
+#include "optim/optimizers.h"
 #include "train/canonical_scalars.h"
 #include "train/captured_region.h"
 #include "train/step_io.h"
@@ -21,11 +22,11 @@ struct StepOptions {
   // Losses, gradients and weights have the same bits on any number of ranks that the chunks, micro-steps of
   // all ranks, divide among: the strategy's options say how many (StrategyOptions::chunks).
   bool canonical = false;
-  AdamWOptions adamw;
+  OptimizerOptions optimizer;
   LossScaling loss_scale;  // of the precisions that scale the loss; the others leave it alone
   bool graph = true;       // capture and replay where the device can
   std::optional<bool>
-      prefetch;  // batches cross beside the step before; default: where the device has streams
+      prefetch;  // batches are copied during the step before; default: where the device has streams
 };
 
 // How a model is held that such steps train on `world` ranks: gradients may be narrow where nothing
@@ -36,7 +37,7 @@ ParamLayout layout_for(Precision precision, const StepOptions& step, int world, 
 class TrainStep {
  public:
   // The model's parameters must be materialized and the strategy attached.
-  TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options);
+  TrainStep(RankContext& ctx, Model& model, Strategy& strategy, const StepOptions& options);
 
   // Queues one step and returns the result of the one before it. When that one was not finite: runs it again
   // eagerly, and throws naming the op; the weights are as they were before it, and every later call throws
@@ -45,23 +46,28 @@ class TrainStep {
   // does not count: the next call begins it again.
   std::optional<StepScalars> run(std::span<const HostBatch> micro_batches, double lr);
   StepScalars finish();  // waits for the last step
+  // Between two steps: more parameters are trainable than before. They join the strategy's buckets and the
+  // optimizer's spans, with state that starts at nothing. The host waits.
+  void refresh();
   void restore(
-      const StepScalars& last);  // goes on after that step; weights and moments are the caller's to bring
+      const StepScalars& last);  // resumes after that step; weights and moments are the caller's to bring
 
-  const AdamWOptimizer& optimizer() const { return optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
   const Tensor& scalars() const { return io_.scalars(); }  // the step's record, one StepScalars on the device
   bool captured() const { return update_.captured(); }
-  // How long the compute stream stood still for the batches of the step whose result run() or finish() gave
-  // last; nothing where that is not measured.
+  // How long the compute stream was stalled waiting for the batches of the step whose result run() or
+  // finish() gave last; nothing where that is not measured.
   std::optional<double> stall_ms() const { return stall_ms_; }
 
  private:
   void queue(std::span<const HostBatch> micro_batches, double lr);
   StepScalars result(int64_t attempt);
   void micro_step(bool first);
-  void sum_up();
+  void reduce_gradients();
   void update();
-  double share() const { return 1.0 / (options_.micro_steps * model_.params().data_world()); }  // of the mean
+  double grad_scale() const {
+    return 1.0 / (options_.micro_steps * model_.params().data_world());
+  }  // of the mean
   bool scales_loss() const { return model_.params().policy().scales_loss; }
 
   static StepOptions checked(const StepOptions& options);
@@ -73,10 +79,10 @@ class TrainStep {
   void forget_graphs();
 
   RankContext& ctx_;
-  Llama& model_;
+  Model& model_;
   Strategy& strategy_;
   StepOptions options_;
-  AdamWOptimizer optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   StepIo io_;
   std::optional<CanonicalScalars> canonical_;
   Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean, times the loss scale

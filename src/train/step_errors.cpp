@@ -18,7 +18,7 @@ StepOptions TrainStep::checked(const StepOptions& o) {
     throw Error(cat("max_norm is ", o.max_norm), "0 turns clipping off", ErrorKind::usage);
   }
   if (!(o.loss_scale.initial >= LossScaling::kSmallest) || !std::isfinite(o.loss_scale.initial)) {
-    throw Error(cat("the loss scale is ", o.loss_scale.initial), "it begins at 1 or more; 65536 is usual",
+    throw Error(cat("the loss scale is ", o.loss_scale.initial), "it starts at 1 or more; 65536 is usual",
                 ErrorKind::usage);
   }
   if (o.loss_scale.interval < 0) {
@@ -39,8 +39,8 @@ void TrainStep::check_arguments(std::span<const HostBatch> micro_batches, double
 }
 
 // After an error in the middle of a step. Whether a gradient is written or added to is decided on the host,
-// by what this step has touched so far; a replayed region touches nothing there, so one captured beside it
-// would decide wrongly. All start anew.
+// by what this step has touched so far; a replayed region touches nothing there, so one captured next to it
+// would decide wrongly. All restart.
 void TrainStep::forget_graphs() {
   for (CapturedRegion* r : {&first_micro_, &next_micro_, &update_}) r->forget();
 }
@@ -53,8 +53,8 @@ void TrainStep::check_finite(const StepScalars& result) {
   throw Error(*bad_);
 }
 
-// All ranks come here together, for the verdict is the same on all: they can meet in the replay's
-// collectives. A rank whose own op is to blame leaves it early and fails, which the others are told.
+// All ranks come here, for finite is the same on all: they can take part in the replay's
+// collectives. A rank whose own op failed leaves it early and fails, and the others are notified.
 Error TrainStep::explain(const StepScalars& result) {
   auto error = [&](const std::string& culprit, const char* remedy) {
     return Error(cat("step ", result.bad_attempt, " is not finite: ", culprit),
@@ -63,9 +63,8 @@ Error TrainStep::explain(const StepScalars& result) {
   try {
     replay(result.bad_attempt);
   } catch (const Error& e) {
-    return error(e.what(), scales_loss()
-                               ? "no loss scale helps this: train in bf16, or lower the learning rate"
-                               : "lower the learning rate or look at that batch");
+    return error(e.what(), scales_loss() ? "no loss scale helps: train in bf16, or lower the learning rate"
+                                         : "lower the learning rate or look at that batch");
   }
   StepScalars again;
   ctx_.download(&again, io_.scalars());
@@ -74,18 +73,17 @@ Error TrainStep::explain(const StepScalars& result) {
                  "run it again on another device");
   }
   const bool alone = ctx_.world() == 1;
-  return error(
-      cat("every op ", alone ? "" : "on this rank ", "was finite, ",
-          alone ? "a sum over the step" : "the sum over ranks", " was not: loss ", again.loss,
-          ", sum of squared gradients ", again.square_sum, bad_gradient()),
-      "gradients this large overflow as they are added up: lower the learning rate, or look at what makes "
-      "them so large in that batch");
+  return error(cat("every op ", alone ? "" : "on this rank ", "was finite, ",
+                   alone ? "a sum over the step" : "the sum over ranks", " was not: loss ", again.loss,
+                   ", sum of squared gradients ", again.square_sum, bad_gradient()),
+               "gradients this large overflow when summed: lower the learning rate, or look at what makes "
+               "them so large in that batch");
 }
 
 // The first element of this rank's summed gradients that is not finite; a shard may have none where another
 // has.
 std::string TrainStep::bad_gradient() {
-  for (const ParamSpan& span : optimizer_.spans()) {
+  for (const ParamSpan& span : optimizer_->spans()) {
     double value = 0;
     const int64_t at = first_non_finite(ctx_, span.grad, value);
     if (at >= 0) return cat("; the gradient of ", span.name, " holds ", value, " at element ", at);
@@ -96,7 +94,7 @@ std::string TrainStep::bad_gradient() {
 // Throws at the first output that is not finite.
 void TrainStep::replay(int64_t attempt) {
   forget_graphs();
-  pool_.clear();  // room for the activations of an eager run
+  pool_.clear();  // frees memory for the activations of an eager run
   NonFiniteFinder finder;
   ctx_.add_observer(&finder);
   const OnExit leave([&] { ctx_.remove_observer(&finder); });
@@ -108,7 +106,7 @@ void TrainStep::replay(int64_t attempt) {
     micro_step(i == 0);
     strategy_.end_micro_step();
   }
-  sum_up();  // each op may be finite and their sum not
+  reduce_gradients();  // each op may be finite and their sum not
 }
 
 }  // namespace kiln

@@ -8,15 +8,15 @@ namespace kiln {
 
 StepIo::StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps, double loss_scale,
                std::optional<bool> prefetch)
-    : ctx_(ctx), size_(batch * context), micro_steps_(micro_steps) {
+    : ctx_(ctx), size_(batch * context), micro_steps_(micro_steps), reads_tokens_(!ctx.device().is_meta()) {
   const bool streams = ctx.traits().type == DeviceType::cuda;
   timed_ = streams || prefetch.value_or(false);
   ids_ = ctx.empty({2, batch, context}, DType::i32, Tag::data);
   tokens_ = ids_.narrow(0, 0, 1).reshape({batch, context});
   targets_ = ids_.narrow(0, 1, 1).reshape({batch, context});
   scalars_ = make_step_scalars(ctx, loss_scale);
-  const std::size_t bytes =
-      2 * sizeof(StepScalars) + static_cast<std::size_t>(2 * size_ * micro_steps) * sizeof(int32_t);
+  const std::size_t tokens = reads_tokens_ ? static_cast<std::size_t>(2 * size_ * micro_steps) : 0;
+  const std::size_t bytes = 2 * sizeof(StepScalars) + tokens * sizeof(int32_t);
   slots_.reserve(kSlots);
   for (int i = 0; i < kSlots; ++i) {
     slots_.push_back({PinnedMemory(ctx.backend(), {bytes}), OwnedEvent(ctx.backend())});
@@ -46,6 +46,7 @@ void StepIo::begin(int64_t attempt, double lr) {
 }
 
 void StepIo::check(const HostBatch& batch) const {
+  if (!reads_tokens_ && batch.tokens.empty() && batch.targets.empty()) return;
   if (batch.tokens.size() != static_cast<std::size_t>(size_) ||
       batch.targets.size() != static_cast<std::size_t>(size_)) {
     throw Error(cat("a micro-batch of ", batch.tokens.size(), " tokens and ", batch.targets.size(),
@@ -60,9 +61,11 @@ void StepIo::take(std::span<const HostBatch> batches) {
   for (int i = 0; i < micro_steps_; ++i) {
     const HostBatch& batch = batches[static_cast<std::size_t>(i)];
     check(batch);
-    int32_t* pinned = s.batch(i, size_);
-    std::memcpy(pinned, batch.tokens.data(), batch.tokens.size_bytes());
-    std::memcpy(pinned + size_, batch.targets.data(), batch.targets.size_bytes());
+    int32_t* pinned = this->batch(s, i);
+    if (reads_tokens_) {
+      std::memcpy(pinned, batch.tokens.data(), batch.tokens.size_bytes());
+      std::memcpy(pinned + size_, batch.targets.data(), batch.targets.size_bytes());
+    }
     if (ahead_ && i < PrefetchSlots::kSlots) ahead_->send(pinned);
   }
 }
@@ -76,13 +79,13 @@ void StepIo::load(int micro_step) {
   if (!ahead_) return;
   ahead_->move_to(ids_);
   const int later = micro_step + static_cast<int>(PrefetchSlots::kSlots);  // its slot is the one just freed
-  if (later < micro_steps_) ahead_->send(s.batch(later, size_));
+  if (later < micro_steps_) ahead_->send(batch(s, later));
 }
 
 void StepIo::reload(int64_t attempt, int micro_step) { copy_batch(slot(attempt), micro_step); }
 
 void StepIo::copy_batch(const Slot& s, int micro_step) {
-  ctx_.backend().copy_to_device(ids_.raw(), s.batch(micro_step, size_), ids_.bytes().value, ctx_.compute());
+  ctx_.backend().copy_to_device(ids_.raw(), batch(s, micro_step), ids_.bytes().value, ctx_.compute());
 }
 
 const StepIo::Span* StepIo::next_span(Slot& s) {

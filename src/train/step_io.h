@@ -1,4 +1,4 @@
-// What crosses between host and device in a step, without the host waiting inside it. Batches and scalars go
+// Transfers between host and device in a step, without the host waiting inside it. Batches and scalars go
 // through a ring of pinned slots into fixed places on the device; results come back the same way and are read
 // one step late. The ring also keeps the last batches, so that a bad step can be run again.
 #pragma once
@@ -20,8 +20,8 @@ class StepIo {
  public:
   static constexpr int kSlots = 3;  // one being filled, one running, one whose result is being read
 
-  // `prefetch`: batches cross beside the step before (train/prefetch_slots.h), or in front of their own.
-  // Default: where the device has streams.
+  // `prefetch`: batches are copied during the step before (train/prefetch_slots.h), or at the start of their
+  // own. Default: where the device has streams.
   StepIo(RankContext& ctx, int64_t batch, int64_t context, int micro_steps, double loss_scale = 1,
          std::optional<bool> prefetch = {});
   ~StepIo();
@@ -42,8 +42,8 @@ class StepIo {
   StepScalars result(int64_t attempt);            // waits for that step only
   void restore(const StepScalars& scalars);       // as if that step had just ended
 
-  // Of a step whose result has been had: how long the compute stream stood still for its batches. Nothing
-  // where that is not measured.
+  // Of a step whose result has been had: how long the compute stream was stalled waiting for its batches.
+  // Nothing where that is not measured.
   std::optional<double> stall_ms(int64_t attempt) const;
 
  private:
@@ -61,6 +61,10 @@ class StepIo {
       return reinterpret_cast<int32_t*>(out() + 1) + 2 * size * micro_step;
     }
   };
+  // Where a micro-step's tokens are in the ring. On meta there are none, and nobody reads the address.
+  int32_t* batch(const Slot& s, int micro_step) const {
+    return s.batch(reads_tokens_ ? micro_step : 0, size_);
+  }
   Slot& slot(int64_t attempt) { return slots_[attempt % kSlots]; }
   const Slot& slot(int64_t attempt) const { return slots_[attempt % kSlots]; }
   void copy_batch(const Slot& s, int micro_step);
@@ -69,6 +73,7 @@ class StepIo {
   RankContext& ctx_;
   int64_t size_;  // B x T
   int micro_steps_;
+  bool reads_tokens_;  // not on meta
   int64_t attempt_ = 0;
   bool open_ = false;  // begun and not ended
   bool timed_;

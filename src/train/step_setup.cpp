@@ -1,4 +1,4 @@
-// What a step is before its first run: its parts, and where it goes on from.
+// What a step is before its first run: its parts, and where it resumes.
 #include "train/step.h"
 
 namespace kiln {
@@ -6,6 +6,14 @@ namespace kiln {
 void TrainStep::restore(const StepScalars& last) {
   attempt_ = restored_ = last.attempt;
   io_.restore(last);
+}
+
+void TrainStep::refresh() {
+  if (attempt_ > restored_) finish();
+  strategy_.refresh();
+  const SpanUnit unit = span_unit_of(options_.optimizer.name);
+  optimizer_->add(ctx_, missing_spans(*optimizer_, strategy_.spans(model_.params(), unit)), io_.scalars());
+  forget_graphs();
 }
 
 ParamLayout layout_for(Precision precision, const StepOptions& step, int world, bool sharded) {
@@ -21,12 +29,13 @@ ParamLayout layout_for(Precision precision, const StepOptions& step, int world, 
   return layout;
 }
 
-TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const StepOptions& options)
+TrainStep::TrainStep(RankContext& ctx, Model& model, Strategy& strategy, const StepOptions& options)
     : ctx_(ctx),
       model_(model),
       strategy_(strategy),
       options_(checked(options)),
-      optimizer_(ctx, strategy.spans(model.params()), options.adamw),
+      optimizer_(make_optimizer(options.optimizer, ctx,
+                                strategy.spans(model.params(), span_unit_of(options.optimizer.name)))),
       io_(ctx, options.batch, options.context, options.micro_steps,
           scales_loss() ? options.loss_scale.initial : 1, options.prefetch),
       pool_(ctx.allocator()),
@@ -36,9 +45,9 @@ TrainStep::TrainStep(RankContext& ctx, Llama& model, Strategy& strategy, const S
   if (options.canonical) canonical_.emplace(ctx, model.params(), strategy);
   const DType dtype = stat_dtype(model.params().values().dtype());
   loss_grad_ = ctx.empty({1}, dtype, Tag::activation);
-  const double one_share = share();
-  const float narrow = static_cast<float>(one_share);
-  ctx.upload(loss_grad_, dtype == DType::f64 ? static_cast<const void*>(&one_share) : &narrow);
+  const double one_grad_scale = grad_scale();
+  const float narrow = static_cast<float>(one_grad_scale);
+  ctx.upload(loss_grad_, dtype == DType::f64 ? static_cast<const void*>(&one_grad_scale) : &narrow);
 }
 
 }  // namespace kiln

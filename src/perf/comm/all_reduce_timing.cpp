@@ -60,8 +60,8 @@ std::vector<double> gathered(RankContext& ctx, Communicator& ranks, const std::v
 AllReduceTiming time_all_reduce(RankContext& ctx, Communicator& ranks, const AllReduceWork& work) {
   const Tensor t = ctx.zeros({work.count}, work.dtype, Tag::comm);
   AllReduceTiming result;
-  const std::vector<double> verdicts = gathered(ctx, ranks, {sums_are_right(ctx, ranks, t) ? 1.0 : 0.0});
-  result.right = std::all_of(verdicts.begin(), verdicts.end(), [](double v) { return v == 1; });
+  const std::vector<double> right = gathered(ctx, ranks, {sums_are_right(ctx, ranks, t) ? 1.0 : 0.0});
+  result.right = std::all_of(right.begin(), right.end(), [](double v) { return v == 1; });
   ctx.upload(t, std::vector<std::byte>(t.bytes().value).data());  // sums of zeros stay zeros
   auto once = [&] {
     ranks.barrier(ctx, "together");

@@ -22,7 +22,7 @@ struct AllReduceWork {
   double seconds = 3;  // of samples, where so many have been taken
 };
 
-// On every rank; whole on each. Ranks begin each call together (a barrier), and wait for the device after it.
+// On every rank; whole on each. Ranks start each call at a barrier, and wait for the device after it.
 AllReduceTiming time_all_reduce(RankContext& ctx, Communicator& ranks, const AllReduceWork& work);
 
 }  // namespace kiln

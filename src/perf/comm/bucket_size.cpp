@@ -3,6 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/json.h"
+#include "rows/row_status.h"
+
 namespace kiln {
 
 SumCost sum_cost(const LinkModel& link, int ranks) {
@@ -26,20 +29,20 @@ BestBucket best_bucket(double s, const SumCost& cost) {
   return best;
 }
 
-std::optional<LinkFit> stored_link(std::span<const nlohmann::json> rows, std::string_view transport,
+std::optional<LinkFit> stored_link(std::span<const Json> rows, std::string_view transport,
                                    std::string_view device, int ranks) {
   // What has other types than such rows have is none of them.
-  const auto is = [](const nlohmann::json& r, const char* key, std::string_view word) {
+  const auto is = [](const Json& r, const char* key, std::string_view word) {
     const auto found = r.find(key);
-    return found != r.end() && found->is_string() && found->get_ref<const std::string&>() == word;
+    return found != nullptr && found->is_string() && found->text() == word;
   };
-  const auto number = [](const nlohmann::json& r, const char* key) {
+  const auto number = [](const Json& r, const char* key) {
     const auto found = r.find(key);
-    return found != r.end() && found->is_number() ? found->get<double>() : -1;
+    return found != nullptr && found->is_number() ? found->get<double>() : -1;
   };
   std::vector<Point> points;
-  for (const nlohmann::json& r : rows) {
-    if (!is(r, "command", "bench allreduce") || !is(r, "gate", "passed") || !is(r, "transport", transport) ||
+  for (const Json& r : rows) {
+    if (!is(r, "command", "bench allreduce") || !counts(r) || !is(r, "transport", transport) ||
         !is(r, "device", device) || number(r, "ranks") != ranks ||
         (r.contains("algorithm") && !is(r, "algorithm", "direct")) || is(r, "link", "modelled") ||
         number(r, "p50_ms") < 0 || number(r, "bytes") < 0)

@@ -1,17 +1,17 @@
 // How large a bucket of gradients should be. With s bytes of gradients in n buckets, a link that sums w bytes
-// a second and takes o seconds more for every call, what a step takes beside its compute is
+// a second and takes o seconds more for every call, what a step takes besides its compute is
 //
-//   s / (n w)   the last bucket, which leaves when there is nothing left to hide behind
+//   s / (n w)   the last bucket, which is sent when no compute is left to overlap
 //   + n o       the calls
 //
 // which is least for n = sqrt(s / (w o)), buckets of sqrt(s w o) bytes.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string_view>
 
+#include "base/json.h"
 #include "dist/comm/link_model.h"
 #include "perf/comm/link_fit.h"
 
@@ -20,7 +20,7 @@ namespace kiln {
 struct SumCost {
   double w = 0;  // bytes a second
   double o = 0;  // seconds a call
-  // Of a step's calls together: is it their number, or their bytes?
+  // Over all of a step's calls: is it their number, or their bytes?
   bool latency_bound(double bytes, double calls) const { return calls * o > bytes / w; }
 };
 SumCost sum_cost(const LinkModel& link, int ranks);  // by the ring
@@ -37,7 +37,7 @@ BestBucket best_bucket(double s, const SumCost& cost);
 
 // Fitted from stored rows of `bench allreduce` between so many ranks on the same transport and device; none
 // where there are fewer than two sizes.
-std::optional<LinkFit> stored_link(std::span<const nlohmann::json> rows, std::string_view transport,
+std::optional<LinkFit> stored_link(std::span<const Json> rows, std::string_view transport,
                                    std::string_view device, int ranks);
 
 }  // namespace kiln

@@ -67,7 +67,7 @@ GatherReplay replay_gathers(std::span<const GatherWindowTime> windows, int prefe
     r.uses.push_back(std::move(u));
     ++started;
   };
-  std::deque<double> sums;  // ends of those under way
+  std::deque<double> sums;  // ends of those in flight
   if (prefetch > 0) {
     while (started < std::min(n, slots)) start(started, true);
   }

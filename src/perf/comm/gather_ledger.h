@@ -1,4 +1,4 @@
-// Did a gathered weight arrive before it was wanted? Slack and exposed time of every gather of a step of
+// Did a gathered weight arrive before it was needed? Slack and exposed time of every gather of a step of
 // sharded weights, by layer, and what another depth of prefetch or another link would make of it.
 #pragma once
 
@@ -51,10 +51,10 @@ struct GatherReplay {
   std::vector<GatherUse> uses;
   double end = 0;            // all computed and all sums in place
   double communication = 0;  // us in which the link was busy
-  double exposed = 0;        // us in which the rank stood still
+  double exposed = 0;        // us in which the rank was stalled
 };
-// With `prefetch` weights under way beside the one in use, in as many slots and one: a gather starts when the
-// weight that had its slot is done with. As many sums are under way. Calls run one after the other.
+// With `prefetch` weights gathered ahead of the one in use, in as many slots and one: a gather starts when
+// the weight that had its slot is done with. As many sums are in flight. Calls run one after the other.
 GatherReplay replay_gathers(std::span<const GatherWindowTime> windows, int prefetch, int ranks,
                             const CallSeconds& seconds);
 

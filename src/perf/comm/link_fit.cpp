@@ -14,7 +14,7 @@ double LinkFit::bus_bandwidth(int ranks) const {
   return beta > 0 && ranks > 1 ? 2.0 * (ranks - 1) / ranks / beta : 0;
 }
 
-std::string LinkFit::verdict() const {
+std::string LinkFit::bound_by() const {
   if (beta <= 0) return "latency-bound at every size measured";
   if (alpha <= 0) return "bandwidth-bound at every size measured";
   return cat("latency-bound below ", human(Bytes{static_cast<std::size_t>(half_bytes())}),

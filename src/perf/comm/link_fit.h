@@ -1,4 +1,4 @@
-// Latency and bandwidth read off measured times: t = latency + bytes / bandwidth, the alpha-beta model.
+// Latency and bandwidth fitted to measured times: t = latency + bytes / bandwidth, the alpha-beta model.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ struct LinkFit {
   // Of the wires, by the ring's count: an all-reduce of N ranks takes 2 (N-1) steps of 1/N of the tensor.
   double step_latency(int ranks) const;
   double bus_bandwidth(int ranks) const;  // bytes a second; 0 where the times do not grow with the bytes
-  std::string verdict() const;            // in words, over all sizes
+  std::string bound_by() const;           // in words, over all sizes
 };
 
-// By least squares of the relative errors, so that the small sizes, which tell the latency, count as much as
-// the large; neither number is below 0. Nothing where there are fewer than two different sizes.
+// By least squares of the relative errors, so that the small sizes, which determine the latency, count as
+// much as the large; neither number is below 0. Nothing where there are fewer than two different sizes.
 std::optional<LinkFit> fit_link(std::span<const Point> bytes_and_seconds);
 
 }  // namespace kiln

@@ -8,7 +8,7 @@ namespace kiln {
 double covered(std::vector<TimeSpan> spans, const TimeSpan& within) {
   std::sort(spans.begin(), spans.end(),
             [](const TimeSpan& a, const TimeSpan& b) { return a.begin < b.begin; });
-  double sum = 0, done = within.begin;  // what lies before it is counted
+  double sum = 0, done = within.begin;  // what is before it is counted
   for (const TimeSpan& s : spans) {
     const double begin = std::max(s.begin, done), end = std::min(s.end, within.end);
     if (end <= begin) continue;
@@ -18,7 +18,7 @@ double covered(std::vector<TimeSpan> spans, const TimeSpan& within) {
   return sum;
 }
 
-void judge_entries(OverlapLedger& ledger) {
+void check_entries(OverlapLedger& ledger) {
   for (LedgerEntry& e : ledger.entries) {
     e.exposed = covered(ledger.waits, {e.start, e.end});
     e.slack = e.bucket && e.exposed == 0 ? std::max(0.0, ledger.backward_end - e.end) : 0;

@@ -1,5 +1,5 @@
 // Which communication of a step was hidden behind compute, bucket by bucket: when it was ready, when it ran,
-// and how much of it the rank stood still for. Plain data and arithmetic; overlap_recorder.h fills it from a
+// and how much of it stalled the rank. Plain data and arithmetic; overlap_recorder.h fills it from a
 // step that ran, overlap_replay.h from one that might have.
 #pragma once
 
@@ -24,12 +24,12 @@ struct ReadyGradient {
 struct LedgerEntry {
   std::string name, collective;
   int64_t bytes = 0;   // what this rank brings
-  bool bucket = true;  // of gradients; else one that the rank stands still for, as for the norm
+  bool bucket = true;  // of gradients; else one that stalls the rank, as the norm does
   double ready = 0;    // its last gradient was complete on this rank
   double start = 0;    // the link was free and every rank had come
   double end = 0;
-  double exposed = 0;  // of start to end, while the rank stood still
-  double slack = 0;    // it could have ended so much later, and nobody would have waited
+  double exposed = 0;  // of start to end, while the rank was stalled
+  double slack = 0;    // how much later it could have ended without a stall
 };
 
 // Microseconds from the beginning of the step, all of them.
@@ -38,17 +38,17 @@ struct OverlapLedger {
   double sums_end = 0;  // every gradient was in place
   double end = 0;       // of the step
   std::vector<ReadyGradient> gradients;
-  std::vector<TimeSpan> waits;  // the rank stood still, for the link or for the other ranks
+  std::vector<TimeSpan> waits;  // the rank was stalled, by the link or by the other ranks
   std::vector<LedgerEntry> entries;
 };
 
 // Fills in exposed and slack of every entry from the waits. A bucket is needed when backward is over.
-void judge_entries(OverlapLedger& ledger);
+void check_entries(OverlapLedger& ledger);
 
 struct OverlapTotals {
   double communication = 0;  // us in which a collective ran
-  double exposed = 0;        // of them, those the rank stood still for
-  double waited = 0;         // us the rank stood still, for whatever reason
+  double exposed = 0;        // of them, those that stalled the rank
+  double waited = 0;         // us the rank was stalled, for whatever reason
   double hidden_share() const { return communication > 0 ? 1 - exposed / communication : 1; }
   double others() const { return waited - exposed; }  // it waited for other ranks, not for the link
 };

@@ -54,7 +54,7 @@ void OverlapRecorder::on_gradient(const Param& p, int64_t bytes) {
 
 void OverlapRecorder::on_start(const Bucket& b) {
   std::optional<Moment> ready;
-  // Newest first: with several micro-steps a gradient is told once for each.
+  // Newest first: with several micro-steps a gradient is reported once for each.
   for (const Param* p : b.params) {
     const auto found = std::find_if(gradients_.rbegin(), gradients_.rend(),
                                     [&](const Gradient& g) { return g.what.offset == p->offset; });
@@ -108,7 +108,7 @@ OverlapLedger OverlapRecorder::end_step() {
   std::size_t next = 0;
   std::map<uint64_t, CommRecord> by_sequence;
   for (CommRecord& r : comm_.take_records(ctx_)) {
-    if (r.ended < begin_ns_) continue;  // where all ranks met before the step
+    if (r.ended < begin_ns_) continue;  // the barrier of all ranks before the step
     LedgerEntry e;
     e.name = r.subject;
     e.collective = name_of(r.collective);
@@ -121,7 +121,7 @@ OverlapLedger OverlapRecorder::end_step() {
     by_sequence.emplace(r.sequence, std::move(r));
   }
   tell_gathers(by_sequence);
-  judge_entries(ledger_);
+  check_entries(ledger_);
   return std::move(ledger_);
 }
 

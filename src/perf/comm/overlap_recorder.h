@@ -1,6 +1,6 @@
 // Watches the steps of one rank and makes a ledger of each: gradients and waits from the strategy, phases
-// from the ops, collectives from the communicator. What compute does is told by marks in its stream: on a GPU
-// the host is long past it.
+// from the ops, collectives from the communicator. The compute timeline comes from marks in its stream: on a
+// GPU the host runs ahead of it.
 #pragma once
 
 #include <map>
@@ -23,12 +23,12 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
   OverlapRecorder(const OverlapRecorder&) = delete;
   OverlapRecorder& operator=(const OverlapRecorder&) = delete;
 
-  // Before a step: what is under way is waited for, and clocks are compared, which may take a while. Ranks
-  // that are to begin together do so after it, and those that share a device have all ended their last step
-  // before it: what another rank computes would delay the comparison by milliseconds.
+  // Before a step: pending calls are waited for, and clocks are compared, which may take a while. Ranks
+  // that are to start at the same time do so after it, and those that share a device have all ended their
+  // last step before it: what another rank computes would delay the comparison by milliseconds.
   void prepare_step();
-  void begin_step();         // prepares it where nobody has
-  OverlapLedger end_step();  // waits for the device and for the calls under way
+  void begin_step();         // prepares it where that was not done
+  OverlapLedger end_step();  // waits for the device and for pending calls
 
   const std::vector<GatherUse>& gathers() const { return gathers_; }  // of the last step, in order of use
 
@@ -86,8 +86,8 @@ class OverlapRecorder final : public BucketObserver, public GatherObserver, publ
   std::vector<GatherUse> gathers_;
 };
 
-// Ranks that compute side by side and share nothing: a step without its communication, gradients told all the
-// same. What it trains is of no use.
+// Ranks that compute side by side and share nothing: a step without its communication, gradients reported all
+// the same. What it trains is of no use.
 class ComputeAlone final : public Strategy {
  public:
   explicit ComputeAlone(DType wire = DType::f32) : wire_(wire) {}

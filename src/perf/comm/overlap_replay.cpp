@@ -91,7 +91,7 @@ OverlapLedger replay(const ComputeTimeline& compute, const BucketOptions& form, 
   ledger.gradients = compute.gradients;
   const std::vector<Planned> buckets = planned_buckets(compute, form);
   const auto in_flight = static_cast<std::size_t>(form.in_flight);
-  double late = 0;  // how far compute has fallen behind by standing still
+  double late = 0;  // how far compute has fallen behind by stalls
   struct Stall {
     double at, us;  // of the compute
   };
@@ -135,7 +135,7 @@ OverlapLedger replay(const ComputeTimeline& compute, const BucketOptions& form, 
     const double then = g.ready;  // by the clock of the compute, as the stalls are
     for (const Stall& s : stalls) g.ready += s.at < then ? s.us : 0;
   }
-  judge_entries(ledger);
+  check_entries(ledger);
   return ledger;
 }
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "dist/strategy/bucketed.h"
 #include "dist/comm/link_model.h"
+#include "dist/strategy/bucketed.h"
 #include "perf/comm/overlap_ledger.h"
 
 namespace kiln {
@@ -19,15 +19,15 @@ struct ComputeTimeline {
   double backward_begin = 0, backward_end = 0;
   double end = 0;
   std::vector<ReadyGradient> gradients;
-  std::vector<LedgerEntry> others;  // collectives behind the gradients', which the rank stands still for
+  std::vector<LedgerEntry> others;  // collectives behind the gradients', which stall the rank
 };
 
-// What is left of a step that ran when the moments are cut out in which the rank stood still. What a thread
-// of the communicator took from the compute beside it stays in.
+// What is left of a measured step without the time in which the rank was stalled. What a thread
+// of the communicator took from the concurrent compute stays in.
 ComputeTimeline compute_of(const OverlapLedger& ledger);
 
 // When the last of several ranks had come so far, in everything: a sum begins then, and a step has ended
-// then. All have the same gradients, in the same order. Ranks that share a GPU take turns on it: of two on an
+// then. All have the same gradients, in the same order. Ranks that share a GPU alternate on it: of two on an
 // H200 the first was done with xl25's step (bf16, two sequences each) after 67 ms, the second after 80.
 ComputeTimeline last_of(std::span<const ComputeTimeline> ranks);
 

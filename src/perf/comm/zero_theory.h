@@ -1,4 +1,4 @@
-// What the ZeRO paper says a rank keeps and sends, for the stages 0 (DDP), 1, 2 and 3 (FSDP), beside the
+// What the ZeRO paper says a rank keeps and sends, for the stages 0 (DDP), 1, 2 and 3 (FSDP), and the
 // simple form of stage 1. P parameters, N ranks:
 //
 //   stage      keeps, whole            keeps, its 1/N             sends in a step

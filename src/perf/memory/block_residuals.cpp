@@ -4,7 +4,7 @@
 
 #include "autograd/tape.h"
 #include "base/on_exit.h"
-#include "model/llama.h"
+#include "model/model.h"
 
 namespace kiln {
 namespace {
@@ -58,7 +58,8 @@ struct StackRun {
 StackRun run_stack(const BlockRequest& request, const RankOptions& rank, int64_t layers,
                    const Recompute& recompute, bool backward) {
   RankContext ctx(rank);
-  Llama model(with_layers(request.model, layers, recompute));
+  const std::unique_ptr<Model> made = make_model(with_layers(request.model, layers, recompute));
+  Model& model = *made;
   model.params().materialize(ctx, {.precision = request.precision, .narrow_grads = true});
   const Shape shape{request.batch, request.context};
   const Tensor ids = ctx.zeros(shape, DType::i32, Tag::data);

@@ -1,6 +1,6 @@
-// What one transformer block keeps for backward, in the middle of a stack where its norms meet those of its
-// neighbours; what backward gives back and what gradients take; and what a stack of blocks keeps under each
-// kind of recomputation.
+// What one transformer block keeps for backward, in the middle of a stack where its norms share saves with
+// those of its neighbours; what backward gives back and what gradients take; and what a stack of blocks keeps
+// under each kind of recomputation.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 namespace kiln {
 
 struct BlockRequest {
-  ModelConfig model;  // `layers` is the stack that kept() speaks of
+  ModelConfig model;  // `layers` is the stack of kept()
   Precision precision = Precision::fp32;
   int64_t batch = 4, context = 512;
   RankOptions rank;     // its device is where the block runs; its variants are the implementation

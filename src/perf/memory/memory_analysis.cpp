@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ops/op_list.h"
 
 namespace kiln {
 namespace {
@@ -153,11 +154,11 @@ std::vector<LargeAllocation> largest_allocations(const MemoryRecord& record, con
 }
 
 std::size_t scores_at_peak(const MemoryAnalysis& a, std::size_t requested) {
-  constexpr std::array<std::string_view, 3> kOps = {"attention", "batched_matmul", "masked_softmax"};
   std::size_t bytes = 0;
   for (const MemoryLife& life : a.lives) {
-    const bool ours = std::find(kOps.begin(), kOps.end(), life.origin.op) != kOps.end();
-    if (ours && life.origin.requested == requested && life.live_at(a.peak.event)) bytes += life.origin.bytes;
+    if (is_attention(kind_of_op(life.origin.op)) && life.origin.requested == requested &&
+        life.live_at(a.peak.event))
+      bytes += life.origin.bytes;
   }
   return bytes;
 }

@@ -1,5 +1,5 @@
-// What a record of allocations says: the peak and who held it, what each phase, op, line and layer took, and
-// the largest allocations with their origins. Works on the record alone.
+// The analysis of a record of allocations: the peak and what held it, what each phase, op, line and layer
+// took, and the largest allocations with their origins. Works on the record alone.
 #pragma once
 
 #include <functional>
@@ -44,7 +44,7 @@ MemoryAnalysis analyse(const MemoryRecord& record);
 struct MemoryGroup {
   std::string name;
   int64_t count = 0;          // allocations
-  std::size_t allocated = 0;  // bytes, all together
+  std::size_t allocated = 0;  // total bytes
   std::size_t at_peak = 0;    // of them, in use at the peak
   std::size_t largest = 0;    // one of them
 };

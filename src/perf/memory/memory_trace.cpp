@@ -17,7 +17,7 @@ std::string_view short_file(std::string_view path) {
 MemoryTrace::MemoryTrace(RankContext& ctx, std::size_t most_events)
     : ctx_(ctx), most_(std::max<std::size_t>(most_events, 1)), begun_(std::chrono::steady_clock::now()) {
   ctx.allocator().add_observer(this);
-  // The rank took it before anybody could watch.
+  // The rank allocated it before the trace started.
   if (const Tensor& w = ctx.gemm_workspace(); w.defined()) {
     const std::size_t bytes = w.bytes().value;
     on_alloc_event({AllocEvent::Kind::segment_alloc, Tag::workspace, bytes, w.raw()});

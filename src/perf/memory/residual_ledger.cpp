@@ -79,7 +79,7 @@ void ResidualWatch::name_input(const std::string& name, const Tensor& t) { wrote
 void ResidualWatch::wrote(const Tensor& t, Writer writer) {
   if (!t.defined()) return;
   const std::byte* first = t.raw();
-  if (t.contiguous()) {  // what stood in these bytes before is gone
+  if (t.contiguous()) {  // what was in these bytes before is gone
     writers_.erase(writers_.lower_bound(first), writers_.lower_bound(first + t.bytes().value));
     if (first == t.buffer().data()) whole_[first] = writer;
   }
@@ -99,7 +99,7 @@ void ResidualWatch::on_op_end(RankContext& /*ctx*/, const OpEvent& event) {
 
 ResidualWatch::Writer ResidualWatch::writer_of(const Tensor& t, const std::string& own) const {
   if (const auto it = writers_.find(t.raw()); it != writers_.end()) return it->second;
-  const auto it = whole_.find(t.buffer().data());  // a view of what somebody wrote whole
+  const auto it = whole_.find(t.buffer().data());  // a view of a buffer that was written whole
   return it == whole_.end() ? Writer{own, false} : it->second;
 }
 

@@ -1,5 +1,5 @@
-// What a forward pass keeps for backward, tensor by tensor: read off the tape, where every op has declared by
-// name what it saves. Parameters are handles there and no part of it.
+// What a forward pass keeps for backward, tensor by tensor: read from the tape, where every op has declared
+// by name what it saves. Parameters are handles there and no part of it.
 #pragma once
 
 #include <map>
@@ -75,8 +75,9 @@ class ResidualWatch final : public OpObserver {
 
   RankContext& ctx_;
   std::map<const std::byte*, Writer> writers_;  // by first byte
-  std::map<const std::byte*, Writer> whole_;    // by first byte of the buffer, of whoever wrote it from there
-  std::vector<Call> calls_;                     // forward, in order
+  std::map<const std::byte*, Writer>
+      whole_;                // by first byte of the buffer, of the op that wrote it from there
+  std::vector<Call> calls_;  // forward, in order
 };
 
 }  // namespace kiln

@@ -1,4 +1,4 @@
-// What a run of ops takes by their own account.
+// The sum of the ops' own costs.
 #pragma once
 
 #include "autograd/op_observer.h"

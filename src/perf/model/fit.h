@@ -1,5 +1,4 @@
-// Laws read off measured points: by which power a time grows, and where one way of doing a thing begins to
-// pay.
+// Fits to measured points: the exponent of a time's growth, and the size from which a variant pays.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // The floating-point operations of one micro-step, from the ops' own cost functions: the model is run once on
-// `meta`, so the figure is of this very model, shape and choice of variants, on any machine.
+// `meta`, so the figure is of exactly this model, shape and choice of variants, on any machine.
 #pragma once
 
 #include "model/config.h"

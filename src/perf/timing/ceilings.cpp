@@ -16,7 +16,7 @@
 #include "device/cpu/amx.h"
 #include "device/cpu/cpu_features.h"
 
-#define KILN_SIMD_FILE "perf/ceilings_simd.h"
+#define KILN_SIMD_FILE "perf/timing/ceilings_simd.h"
 #include "device/cpu/simd_each.h"
 
 namespace kiln {
@@ -66,7 +66,7 @@ __attribute__((target("amx-tile,amx-bf16"))) float tile_rounds(int64_t rounds, f
   alignas(64) float out[16 * 16];
   std::fill(std::begin(x), std::end(x), static_cast<bf16>(m));
   std::fill(std::begin(y), std::end(y), static_cast<bf16>(a));
-  amx_enter();  // of this thread; released before it goes on to other work
+  amx_enter();  // of this thread; released before other work
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -96,10 +96,10 @@ __attribute__((target("amx-tile,amx-bf16"))) float tile_rounds(int64_t rounds, f
 
 // --- the loop around them
 
-// Rounds per second that `threads` threads reach together, the best of many runs of a millisecond; of several
+// Rounds per second that `threads` threads reach in total, the best of many runs of a millisecond; of several
 // at least, however long other programs keep them waiting. They start at the same moment: on a busy machine
 // one would else do all the work before the others have woken up. Time runs until the last has ended: threads
-// that share a core take turns, each at full speed by its own clock.
+// that share a core alternate, each at full speed by its own clock.
 double best_rate(ThreadPool& pool, int threads, double seconds, const std::function<void(int64_t)>& run) {
   constexpr double kLongEnough = 1e-3, kMostTimes = 40;
   constexpr int kLeastRuns = 5;

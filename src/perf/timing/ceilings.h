@@ -1,5 +1,5 @@
-// What this CPU can do at best, measured here and now: how fast it copies, and how fast each instruction set
-// multiplies. Benches put their figures beside these, from the same process, because the same machine gives
+// This CPU's peak rates, measured in this process: copies, and the FMA rate of each instruction
+// set. Benches compare their figures with these, from the same process, because the same machine gives
 // other numbers on another day.
 #pragma once
 
@@ -38,8 +38,8 @@ struct CpuCeilings {
 struct CeilingOptions {
   double seconds_each = 0.05;  // per figure
   bool one_thread = true;      // measure `one` as well as `all`
-  bool copy = true;            // measure the copy too; off: no large buffers, and a tenth of a second in all
-  bool flops = true;           // measure multiply-adds; off: `fma` stays empty
+  bool copy = true;   // measure the copy too; off: no large buffers, and a tenth of a second in total
+  bool flops = true;  // measure multiply-adds; off: `fma` stays empty
 };
 
 // Executes nothing above `isa`. Takes under 1.5 s and, for the copy, two buffers of max(64 MiB, 2 x L3), at

@@ -31,8 +31,8 @@ ProductCeiling product_ceiling(RankContext& ctx, DType dtype, int64_t size, cons
   w.value = ctx.empty(w.shape, dtype);
   const Tensor x = ctx.empty({size, size}, dtype);
   const ParamInit normal{ParamInit::Kind::normal, 1, 3};
-  draw_weights(ctx, w.value.reshape({size * size}), {}, normal, "w", 0);
-  draw_weights(ctx, x.reshape({size * size}), {}, normal, "x", 0);
+  init_weights(ctx, w.value.reshape({size * size}), {}, normal, "w", 0);
+  init_weights(ctx, x.reshape({size * size}), {}, normal, "x", 0);
   const GradModeGuard off(ctx, GradMode::off);
   VariantName variant;
   ctx.add_observer(&variant);

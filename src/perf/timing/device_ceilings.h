@@ -1,5 +1,5 @@
-// What a GPU can do at best, measured here and now through the doors a run uses: a copy within the device,
-// and the product of the `linear` op. perf/ceilings.h has the CPU's.
+// A GPU's peak rates, measured in this process through the interfaces a run uses: a copy within the device,
+// and the matmul of the `linear` op. perf/timing/ceilings.h has the CPU's.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "ops/op_list.h"
 
 namespace kiln {
 
@@ -14,25 +15,22 @@ std::string_view name_of(OpClass c) {
 }
 
 OpClass class_of(std::string_view op) {
-  struct Entry {
-    std::string_view op;
-    OpClass what;
-  };
-  static constexpr Entry kEntries[] = {{"linear", OpClass::gemm},
-                                       {"batched_matmul", OpClass::gemm},
-                                       {"attention", OpClass::attention},
-                                       {"masked_softmax", OpClass::attention},
-                                       {"adamw", OpClass::update},
-                                       {"sgd", OpClass::update},
-                                       {"square_sum", OpClass::scalars},
-                                       {"judge_step", OpClass::scalars},
-                                       {"loss_gradient", OpClass::scalars},
-                                       {"accumulate_loss", OpClass::scalars},
-                                       {"linear_cross_entropy", OpClass::head}};
-  for (const Entry& e : kEntries) {
-    if (e.op == op) return e.what;
+  switch (kind_of_op(op)) {
+    case OpKind::gemm:
+    case OpKind::attention_gemm:
+      return OpClass::gemm;
+    case OpKind::gemm_loss:
+      return OpClass::head;
+    case OpKind::attention:
+    case OpKind::attention_softmax:
+      return OpClass::attention;
+    case OpKind::optimizer:
+      return OpClass::update;
+    case OpKind::scalars:
+      return OpClass::scalars;
+    default:
+      return OpClass::pointwise;
   }
-  return OpClass::pointwise;
 }
 
 double TimedOp::floor_ms(const Rates& best) const {

@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-// gemm: linear, batched_matmul. head: linear_cross_entropy, whose products and loss are one op. attention:
+// gemm: linear, batched_matmul. head: linear_cross_entropy, whose matmuls and loss are one op. attention:
 // attention, and masked_softmax where it is composed. scalars: what makes a step's record.
 enum class OpClass { gemm, head, attention, pointwise, update, scalars };
 inline constexpr int kOpClasses = 6;
@@ -31,7 +31,7 @@ struct TimedOp {
   Cost cost;
   double ms = 0;
 
-  // The larger of its operations at the product rate and its bytes at the copy rate.
+  // Roofline: the larger of its operations at the GEMM rate and its bytes at the copy rate.
   double floor_ms(const Rates& best) const;
 };
 
@@ -66,7 +66,7 @@ struct ClassTime {
 std::vector<ClassTime> by_class(const std::vector<TimedOp>& ops, const Rates& best);
 
 struct OpTotal {
-  TimedOp op;  // ms and cost are of all its calls together
+  TimedOp op;  // ms and cost are totals over all its calls
   int calls = 0;
   double floor_ms = 0;
 };

@@ -1,6 +1,6 @@
-// Forward, backward and the update of a training step, timed apart without taking the step apart: an observer
-// puts a mark where the first op of the next phase begins. Two marks a step cost nothing that could be
-// measured. In a captured step the marks are captured too, and every replay passes them.
+// Forward, backward and the update of a training step, timed separately without splitting the step: an
+// observer puts a mark where the first op of the next phase begins. Two marks a step cost nothing that could
+// be measured. In a captured step the marks are captured too, and every replay passes them.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 #include "autograd/op_observer.h"
 #include "autograd/rank_context.h"
-#include "perf/trace/step_phase.h"
 #include "perf/timing/timing.h"
+#include "perf/trace/step_phase.h"
 
 namespace kiln {
 
@@ -41,7 +41,7 @@ class PhaseTimes final : public OpObserver {
   bool fresh_ = true;  // no op of this step was seen: a replay, whose marks are those of the capture
 };
 
-// Samples of each phase, and of the step by the host's clock with the device waited for on both sides.
+// Samples of each phase, and of the step by the host's clock with a device synchronization on both sides.
 struct PhaseTimings {
   std::array<std::optional<Timing>, kStepPhases> phases;
   Timing host;

@@ -30,7 +30,7 @@ class StreamMarks {
 
 // One round of work: does what is not timed, and hands what is to `timed`, which runs it at once. `calls` is
 // how many of the timed kind it holds: a mark drains the device, which costs a kernel of 40 us some 5 %, so
-// short calls are better marked together.
+// short calls are better timed as a group.
 using TimedCall = std::function<void(const std::function<void()>& work, int calls)>;
 using TimedRound = std::function<void(const TimedCall& timed)>;
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "perf/timing/timing.h"
 
 namespace kiln {
@@ -155,6 +156,13 @@ Interval confidence_95(std::span<const double> samples) {
   return {mean - half, mean + half};
 }
 
+std::optional<Interval> interval_of_times(std::span<const double> samples) {
+  if (samples.size() < kLeastForInterval) return std::nullopt;
+  Interval mean = confidence_95(samples);
+  mean.low = std::max(0.0, mean.low);
+  return mean;
+}
+
 double variation(std::span<const double> samples) {
   if (samples.size() < 2) return 0;
   const double mean = mean_of(samples);
@@ -217,19 +225,19 @@ double turns_test(std::span<const double> a, std::span<const double> b) {
 }
 
 Comparison compare(std::span<const double> baseline, std::span<const double> judged) {
-  using V = Comparison::Verdict;
+  using V = Comparison::Significance;
   Comparison c;
   if (baseline.empty() || judged.empty()) return c;
   const double median = median_of(judged);
   c.ratio = median > 0 ? median_of(baseline) / median : 0;
   c.p = rank_test(baseline, judged);
   if (least_p(baseline.size(), judged.size()) >= kSignificance) return c;
-  c.verdict = c.p >= kSignificance ? V::same : c.ratio >= 1 ? V::faster : V::slower;
+  c.significance = c.p >= kSignificance ? V::same : c.ratio >= 1 ? V::faster : V::slower;
   return c;
 }
 
 Comparison compare_turns(std::span<const double> baseline, std::span<const double> judged) {
-  using V = Comparison::Verdict;
+  using V = Comparison::Significance;
   if (baseline.size() != judged.size()) return compare(baseline, judged);
   Comparison c;
   std::vector<double> ratios;
@@ -240,21 +248,36 @@ Comparison compare_turns(std::span<const double> baseline, std::span<const doubl
   c.ratio = median_of(ratios);
   c.p = turns_test(baseline, judged);
   if (2 * std::pow(0.5, static_cast<double>(judged.size())) >= kSignificance) return c;
-  c.verdict = c.p >= kSignificance ? V::same : c.ratio >= 1 ? V::faster : V::slower;
+  c.significance = c.p >= kSignificance ? V::same : c.ratio >= 1 ? V::faster : V::slower;
   return c;
 }
 
-std::string_view name_of(Comparison::Verdict v) {
+std::string_view name_of(Comparison::Significance v) {
   constexpr std::array<std::string_view, 4> kNames = {"faster", "slower", "same", "too few samples"};
   return kNames[static_cast<std::size_t>(v)];
 }
 
+namespace {
+
+template <class... Values>
+std::string printed(const char* form, Values... values) {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), form, values...);
+  return text.data();
+}
+
+// Why two are the same: the test, or that identical code differs as much.
+std::string rule_of(const Comparison& c) {
+  if (c.significance != Comparison::Significance::same) return {};
+  return c.noise > 0 ? cat(": noise is ", plain(100 * c.noise, 2), " %") : cat(": p ", plain(c.p, 2));
+}
+
+}  // namespace
+
 std::string str(const Comparison& c) {
-  std::array<char, 32> text{};
   const bool near = std::abs(c.ratio - 1) < 0.01;
-  std::snprintf(text.data(), text.size(), near ? "%.3fx" : "%.2fx", c.ratio);
-  return c.significant() && !near ? std::string(text.data())
-                                  : cat(text.data(), " (", name_of(c.verdict), ")");
+  const std::string text = printed(near ? "%.3fx" : "%.2fx", c.ratio);
+  return c.significant() && !near ? text : cat(text, " (", name_of(c.significance), rule_of(c), ")");
 }
 
 }  // namespace kiln

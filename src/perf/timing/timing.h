@@ -1,5 +1,5 @@
 // How kiln times: the one loop under every bench. Warm-ups first, then samples until there are enough of them
-// and enough time has passed; the steady clock, with the device waited for on both sides. Medians and
+// and enough time has passed; the steady clock, with a device synchronization on both sides. Medians and
 // percentiles are reported, never a bare mean: a shared machine has long tails.
 #pragma once
 

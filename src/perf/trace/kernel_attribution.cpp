@@ -5,7 +5,8 @@
 #include <map>
 #include <unordered_map>
 
-#include "perf/kernel_name.h"
+#include "ops/op_list.h"
+#include "perf/trace/kernel_name.h"
 
 namespace kiln {
 namespace {
@@ -38,7 +39,7 @@ KernelGroup group_of(const KernelRecord& record, const TracedOp* op) {
   if (record.kind != KernelRecord::Kind::kernel) return KernelGroup::copy;
   const bool library = of_a_library(record.name);
   if (op == nullptr) return library ? KernelGroup::matmul : KernelGroup::elementwise;
-  if (op->op == "linear_cross_entropy") return library ? KernelGroup::matmul : KernelGroup::reduction;
+  if (kind_of_op(op->op) == OpKind::gemm_loss) return library ? KernelGroup::matmul : KernelGroup::reduction;
   return group_of_op(op->op);
 }
 
@@ -62,7 +63,7 @@ std::vector<StepKernels> by_step(const StepRecords& records) {
   };
   for (const KernelRecord& k : records.kernels) {
     const auto call = calls.find(k.correlation);
-    if (call == calls.end()) continue;  // nobody's: of what was queued before
+    if (call == calls.end()) continue;  // of what was queued before
     StepKernels* step = step_at(call->second->start_ns);
     if (step == nullptr) continue;
     step->kernels.push_back(k);

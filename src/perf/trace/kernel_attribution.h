@@ -1,8 +1,8 @@
 // Which op a kernel ran for. A kernel that the host launched carries the number of the call that launched it,
-// and the call happened while some op ran: that is its op. A kernel of a replayed graph was launched by
-// nobody; but a graph runs its kernels in the order in which they were captured, which is the order in which
-// the same ops launch them one by one. So a replayed step is laid beside a launched one, kernel by kernel,
-// and the names say whether they fit: attribution by order, checked by name.
+// and the call happened while some op ran: that is its op. A kernel of a replayed graph has no launch
+// call; but a graph runs its kernels in the order in which they were captured, which is the order in which
+// the same ops launch them one by one. So a replayed step is matched with a launched one, kernel by kernel,
+// and the names must match: attribution by order, checked by name.
 #pragma once
 
 #include "perf/trace/kernel_times.h"
@@ -28,13 +28,13 @@ struct StepKernels {
   uint64_t end_ns = 0;  // of the last kernel in line
 };
 
-// The stream on which most kernels ran: what else runs beside it is copies of the next batch.
+// The stream on which most kernels ran: what else runs concurrently is copies of the next batch.
 uint32_t main_stream(const std::vector<KernelRecord>& kernels);
 
-// Each record to the step during which the host asked for it. Without attribution yet.
+// Each record to the step during which the host requested it. Without attribution yet.
 std::vector<StepKernels> by_step(const StepRecords& records);
 
-// Without calls to tell by: the records on the main stream in as many equal pieces as there were steps, which
+// Without calls to match: the records on the main stream in as many equal pieces as there were steps, which
 // all ran the same kernels. Nothing where they do not divide.
 std::vector<StepKernels> by_count(const StepRecords& records);
 
@@ -43,7 +43,7 @@ std::vector<StepKernels> by_count(const StepRecords& records);
 void attribute_launched(StepKernels& step, const StepRecords& records, const std::vector<TracedOp>& ops,
                         uint32_t stream);
 
-// What a replayed step is laid beside.
+// What a replayed step is matched with.
 struct KernelOrder {
   std::vector<std::string> names;
   std::vector<int> op_of;

@@ -1,6 +1,6 @@
-// When each kernel and each copy ran, as the GPU itself says: CUPTI's activity records. They cover kernels of
-// replayed graphs too, where no op is called and no mark can stand between two nodes. What a record cannot
-// say is which op launched it: kernel_attribution.h finds out.
+// When each kernel and each copy ran, by the GPU's clock: CUPTI's activity records. They cover kernels of
+// replayed graphs too, where no op is called and no mark can be between two nodes. A record lacks
+// the op that launched it: kernel_attribution.h finds it.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ std::string why_no_kernel_times();
 class KernelTimes {
  public:
   // Throws where why_no_kernel_times() has a reason, and where CUPTI refuses. With `calls` the host's calls
-  // are recorded too, which makes each of them dearer still.
+  // are recorded too, which makes each of them even slower.
   explicit KernelTimes(bool calls = false);
   ~KernelTimes();  // NOLINT(performance-trivially-destructible): not where there is CUPTI to detach
   KernelTimes(const KernelTimes&) = delete;

@@ -10,7 +10,7 @@
 
 namespace kiln {
 
-// One range by name, while it lives. `kiln_profile` stands around what is traced, so that
+// One range by name, while it lives. `kiln_profile` encloses what is traced, so that
 // `nsys profile -c nvtx -p kiln_profile@kiln` leaves warm-ups out.
 class NvtxRange {
  public:

@@ -1,7 +1,7 @@
 // Watches a rank's ops and its memory, and makes a Trace of what it saw. On the CPU an op's two clock
 // readings are its span. On a GPU they only say when the host called it: there the tracer can queue marks
-// around each op (the fall-back where CUPTI is refused), and kernel_attribution.h puts kernels to the ops
-// otherwise.
+// around each op (the fall-back where CUPTI is refused); otherwise kernel_attribution.h matches kernels
+// with ops.
 #pragma once
 
 #include <chrono>

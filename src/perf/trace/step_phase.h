@@ -1,5 +1,5 @@
-// The three phases a step is told in, from what the rank says it is about: work that is done again for
-// backward is work of backward. Where in the model an op stands is another question, which its scope answers.
+// The three phases of a step, as the rank declares them: recomputation for
+// backward is work of backward. The place of an op in the model is its scope.
 #pragma once
 
 #include <string_view>

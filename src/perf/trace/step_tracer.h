@@ -1,5 +1,5 @@
-// Runs a step with a tracer attached, and says what the tracer cost. Three sources: the clock on the CPU;
-// CUPTI's records on a GPU (kernel_attribution.h puts them to their ops, in replayed graphs too); marks
+// Runs a step with a tracer attached, and measures the tracer's cost. Three sources: the clock on the CPU;
+// CUPTI's records on a GPU (kernel_attribution.h matches them with ops, in replayed graphs too); marks
 // around ops on a GPU where CUPTI is missing or refused, which see no kernels and only steps that are
 // launched op by op.
 #pragma once
@@ -10,9 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "perf/timing/timing.h"
 #include "perf/trace/kernel_attribution.h"
 #include "perf/trace/op_tracer.h"
-#include "perf/timing/timing.h"
 
 namespace kiln {
 
@@ -45,7 +45,7 @@ TracedSteps trace_by_clock(RankContext& ctx, const TracedWork& work, const Trace
 // On a GPU, with marks around every op. The work must not replay graphs.
 TracedSteps trace_by_events(RankContext& ctx, const TracedWork& work, const TraceOptions& options);
 
-// On a GPU, by CUPTI: steps that are launched op by op. `order` gets what replays of them are told by.
+// On a GPU, by CUPTI: steps that are launched op by op. `order` gets what replays of them are matched with.
 TracedSteps trace_by_kernels(RankContext& ctx, const TracedWork& work, const TraceOptions& options,
                              KernelTimes& times, KernelOrder* order = nullptr);
 // Steps that replay graphs of the same ops.

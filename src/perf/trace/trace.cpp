@@ -4,6 +4,8 @@
 #include <array>
 #include <numeric>
 
+#include "ops/op_list.h"
+
 namespace kiln {
 
 std::string_view name_of(TraceLane lane) {
@@ -19,34 +21,30 @@ std::string_view name_of(KernelGroup g) {
 }
 
 KernelGroup group_of_op(std::string_view op) {
-  struct Entry {
-    std::string_view op;
-    KernelGroup group;
-  };
-  static constexpr Entry kEntries[] = {
-      {"linear", KernelGroup::matmul},
-      {"batched_matmul", KernelGroup::matmul},
-      {"linear_cross_entropy", KernelGroup::matmul},
-      {"attention", KernelGroup::attention},
-      {"masked_softmax", KernelGroup::softmax},
-      {"softmax", KernelGroup::softmax},
-      {"rms_norm", KernelGroup::norm},
-      {"add_rms_norm", KernelGroup::norm},
-      {"layer_norm", KernelGroup::norm},
-      {"embedding", KernelGroup::embedding},
-      {"cross_entropy", KernelGroup::reduction},
-      {"row_mean", KernelGroup::reduction},
-      {"weighted_sum", KernelGroup::reduction},
-      {"square_sum", KernelGroup::reduction},
-      {"judge_step", KernelGroup::reduction},
-      {"loss_gradient", KernelGroup::reduction},
-      {"accumulate_loss", KernelGroup::reduction},
-      {"cast", KernelGroup::copy},
-      {"adamw", KernelGroup::optimizer},
-      {"sgd", KernelGroup::optimizer},
-  };
-  for (const Entry& e : kEntries) {
-    if (e.op == op) return e.group;
+  switch (kind_of_op(op)) {
+    case OpKind::gemm:
+    case OpKind::attention_gemm:
+    case OpKind::gemm_loss:
+      return KernelGroup::matmul;
+    case OpKind::attention:
+      return KernelGroup::attention;
+    case OpKind::attention_softmax:
+    case OpKind::softmax:
+      return KernelGroup::softmax;
+    case OpKind::norm:
+      return KernelGroup::norm;
+    case OpKind::embedding:
+      return KernelGroup::embedding;
+    case OpKind::loss:
+    case OpKind::reduction:
+    case OpKind::scalars:
+      return KernelGroup::reduction;
+    case OpKind::cast:
+      return KernelGroup::copy;
+    case OpKind::optimizer:
+      return KernelGroup::optimizer;
+    case OpKind::elementwise:
+      break;
   }
   return KernelGroup::elementwise;
 }

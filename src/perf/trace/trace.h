@@ -1,6 +1,6 @@
 // One step as it ran: the ops the host called, the spans in which something ran for them, and the memory in
-// use, on one clock. Where the times come from (clocks on the CPU, CUPTI or events on a GPU) is not told
-// apart here, so that everything said about a step (trace_tables.h) is said from the same data.
+// use, on one clock. Where the times come from (clocks on the CPU, CUPTI or events on a GPU) makes no
+// difference here, so that all tables of a step (trace_tables.h) come from the same data.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace kiln {
 
-// Rows of a timeline. On the CPU device an op runs where it is called, so its spans lie on the CPU lane.
+// Rows of a timeline. On the CPU device an op runs where it is called, so its spans are on the CPU lane.
 enum class TraceLane { cpu, gpu, copy, communication };
 inline constexpr int kTraceLanes = 4;
 std::string_view name_of(TraceLane lane);  // CPU, GPU, copy, communication
 
-// What a kernel does, for the question which of them are matrix products. attention: products and softmax in
+// What a kernel does, for the question which of them are matmuls. attention: matmuls and softmax in
 // one kernel. reduction: losses and the sums of a step's record.
 enum class KernelGroup {
   matmul,
@@ -34,7 +34,7 @@ enum class KernelGroup {
 inline constexpr int kKernelGroups = 9;
 std::string_view name_of(KernelGroup g);
 
-// Of an op's own kernels. linear_cross_entropy is matmul: on the CPU its products and its loss are one.
+// Of an op's own kernels. linear_cross_entropy is matmul: on the CPU its matmuls and its loss are one.
 KernelGroup group_of_op(std::string_view op);
 
 // One call of an op, in the order in which the host made them.

@@ -2,18 +2,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/op_list.h"
 #include "perf/trace/trace_tables.h"
 
 namespace kiln {
 namespace {
 
-// What one op adds to every range it lies in.
+// What one op adds to every range it is in.
 struct OpShare {
   int kernels = 0;
   double ms = 0, idle_ms = 0, dispatch_ms = 0;
 };
 
-// Spans that stand in the line of the step's own work: a batch that crosses on a stream of its own does not.
+// Spans that are in the line of the step's own work: a batch that crosses on its own stream does not.
 bool in_line(const TraceSpan& s) { return s.op >= 0 || s.lane == TraceLane::cpu || s.lane == TraceLane::gpu; }
 
 bool on_cpu(const Trace& t) {
@@ -65,7 +66,7 @@ void add_share(RangeRow& row, const OpShare& s) {
   row.dispatch_ms += s.dispatch_ms;
 }
 
-// linear_cross_entropy may have all its products in forward: each counts where it ran.
+// linear_cross_entropy may have all its matmuls in forward: each counts where it ran.
 double head_flops(const TracedOp& op, const ModelWork& model) {
   if (model.head <= 0) return 0;
   return model.head * std::min(op.backward ? 2.0 : 3.0, std::floor(op.cost.flops / model.head + 0.01));
@@ -76,7 +77,8 @@ void add_op(RangeRow& row, const TracedOp& op, const OpShare& share, const OpRat
   add_share(row, share);
   ++row.ops;
   row.cost = row.cost + op.cost;
-  const bool attention = op.op == "attention", product = op.op == "batched_matmul";
+  const OpKind kind = kind_of_op(op.op);
+  const bool attention = kind == OpKind::attention, product = kind == OpKind::attention_gemm;
   row.dense_flops += op.cost.flops * (attention ? model.unmasked : 1);
   const double floor = 1e3 * std::max(op.cost.flops / rates.best.flops, op.cost.bytes / rates.best.bytes);
   row.floor_ms += floor;
@@ -84,11 +86,11 @@ void add_op(RangeRow& row, const TracedOp& op, const OpShare& share, const OpRat
   if (op.recomputed) return;
   const double passes = op.backward ? 2 : 1;  // backward is twice forward
   if (attention || product) {
-    const double part = product ? 0.5 : 1;  // composed: each of its two products
+    const double part = product ? 0.5 : 1;  // composed: each of its two matmuls
     row.model_causal += part * passes * model.attention_causal;
     row.model_dense += part * passes * model.attention_dense;
-  } else if (op.op == "linear" || op.op == "linear_cross_entropy") {
-    const double flops = op.op == "linear" ? op.cost.flops : head_flops(op, model);
+  } else if (kind == OpKind::gemm || kind == OpKind::gemm_loss) {
+    const double flops = kind == OpKind::gemm ? op.cost.flops : head_flops(op, model);
     row.model_causal += flops;
     row.model_dense += flops;
   }
@@ -172,7 +174,7 @@ Dispatch dispatch_of(const Trace& trace, std::optional<PlainStep> plain) {
   // A tenth of the step: less is not worth another word than busy.
   if (d.idle_share() > 0.1) {
     const bool host_sets_the_pace = on_cpu(trace) || d.host_share() > 0.8;
-    d.verdict = host_sets_the_pace ? Dispatch::Verdict::launch_bound : Dispatch::Verdict::waiting;
+    d.bound = host_sets_the_pace ? Dispatch::Bound::launch_bound : Dispatch::Bound::waiting;
   }
   return d;
 }

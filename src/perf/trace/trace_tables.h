@@ -1,4 +1,4 @@
-// What a traced step says: its ranges, its kernels, its share of matrix products, what attention's parts
+// The tables of a traced step: its ranges, its kernels, its share of matmuls, what attention's parts
 // cost, and who waited for whom. All of it is counted from one Trace, so a span that changes changes the
 // tables.
 #pragma once
@@ -40,7 +40,7 @@ struct KernelRow {
   KernelGroup group = KernelGroup::elementwise;
   int calls = 0;
   double ms = 0, share = 0;               // of all kernels of the set
-  double predicted_ms = 0, floor_ms = 0;  // of the ops it ran for; shared out where an op has several kernels
+  double predicted_ms = 0, floor_ms = 0;  // of the ops it ran for; split where an op has several kernels
 };
 
 // One row for each name, the slowest first.
@@ -53,10 +53,10 @@ struct GroupRow {
 };
 std::vector<GroupRow> groups_of(const Trace& trace, const PhaseSet& set);  // the slowest first
 
-// Of all kernels of the set: products, attention in one kernel (products and softmax), and all.
+// Of all kernels of the set: matmuls, attention in one kernel (matmuls and softmax), and all.
 struct MatmulShare {
   double total_ms = 0, matmul_ms = 0, attention_ms = 0;
-  double predicted = 0, at_the_floor = 0;  // shares of products by the ops' costs
+  double predicted = 0, at_the_floor = 0;  // shares of matmuls by the ops' costs
   double matmul() const { return total_ms > 0 ? matmul_ms / total_ms : 0; }
   double with_attention() const { return total_ms > 0 ? (matmul_ms + attention_ms) / total_ms : 0; }
 };
@@ -75,9 +75,9 @@ std::optional<std::array<AttentionPart, 3>> attention_parts(const Trace& trace, 
 
 // --- ranges
 
-// Operations of the model, which the ops' own costs cannot tell: of one micro-step forward, one layer.
+// Operations of the model, which the ops' own costs do not include: of one micro-step forward, one layer.
 struct ModelWork {
-  double attention_causal = 0;  // two products over half of the T x T pairs
+  double attention_causal = 0;  // two matmuls over half of the T x T pairs
   double attention_dense = 0;   // over all of them
   double unmasked = 1;          // pairs there are, over pairs that see each other
   double head = 0;
@@ -116,7 +116,7 @@ std::vector<OriginRow> origins_of(const Trace& trace);  // the slowest first
 
 // --- who waits for whom
 
-// The same step without the tracer, which makes each launch dearer: the verdict is about this one.
+// The same step without the tracer, which makes each launch slower: the bound is found on this one.
 struct PlainStep {
   double ms = 0, host_ms = 0;  // of the step, and of the host at work for it
 };
@@ -128,7 +128,7 @@ struct Dispatch {
   PlainStep plain;
   int launches = 0;        // kernels; ops on the CPU
   double mean_gap_us = 0;  // between one and the next
-  enum class Verdict { busy, launch_bound, waiting } verdict = Verdict::busy;
+  enum class Bound { busy, launch_bound, waiting } bound = Bound::busy;
   double per_launch_us() const { return launches > 0 ? 1e3 * plain.host_ms / launches : 0; }
   double idle_share() const { return plain.ms > busy_ms ? 1 - busy_ms / plain.ms : 0; }
   double host_share() const { return plain.ms > 0 ? plain.host_ms / plain.ms : 0; }

@@ -1,16 +1,16 @@
-// Checkpoints: everything a run needs to go on bit for bit, in one folder that appears whole or not at all.
+// Checkpoints: everything a run needs to resume bit for bit, in one folder that appears whole or not at all.
 //
 //   RUN/checkpoints/step-00000040/
 //     config.json, *.safetensors, tokenizer.json
 //                              a Hugging Face model; weights are the fp32 masters
-//     optimizer.safetensors    AdamW's moments: "m.<weight>" and "v.<weight>"
-//     state.json               train/train_state.h
-//     manifest.json            train/manifest.h; written last
+//     optimizer.safetensors    the optimizer's state: "m.<weight>" and "v.<weight>" of AdamW
+//     state.json               train/checkpoint/train_state.h
+//     manifest.json            train/checkpoint/manifest.h; written last
 //   RUN/checkpoints/latest     the name of the newest, for other programs
 //
-// A save fills step-N.tmp.<generation>, forces every file to the disk, and renames. Whenever the process is
-// killed, the folder before or the folder after is there, never neither; leftovers are cleared away when the
-// run is taken up again. Weights and moments are streamed: no second copy of the model is made.
+// A save fills step-N.tmp.<generation>, forces every file to disk, and renames. Whenever the process is
+// killed, the folder before or the folder after exists; leftovers are removed when the
+// run is resumed. Weights and state are streamed: no second copy of the model is made.
 #pragma once
 
 #include <functional>
@@ -21,18 +21,18 @@
 #include "data/tokenizer.h"
 #include "dist/comm/communicator.h"
 #include "model/hf_config.h"
-#include "model/llama.h"
-#include "optim/adamw_optimizer.h"
-#include "train/run/run_folder.h"
+#include "model/model.h"
+#include "optim/optimizer.h"
 #include "train/checkpoint/train_state.h"
+#include "train/run/run_folder.h"
 
 namespace kiln {
 
-// What is saved or taken up besides the state.
+// What is saved or loaded besides the state.
 struct CheckpointParts {
   RankContext& ctx;
-  Llama& model;
-  const AdamWOptimizer& optimizer;
+  Model& model;
+  const Optimizer& optimizer;
   const Tokenizer* tokenizer;    // may be null
   HfConfig config;               // for config.json; the model's own shape goes over what it says
   Communicator* comm = nullptr;  // of a run of several ranks
@@ -45,7 +45,7 @@ using Warn = std::function<void(const std::string& line)>;
 std::string save_checkpoint(const RunFolder& run, const CheckpointParts& parts, const TrainState& state,
                             int keep, const Warn& warn);
 
-// The same by all ranks of parts.comm together: the same files, to the byte, whatever strategy and number of
+// Collective over all ranks of parts.comm: the same files, to the byte, whatever strategy and number of
 // ranks the state is spread over. Each rank writes what it has of each tensor into its place; what several
 // have is written by one of them. No tensor is gathered. The first rank brings the run's folder, the others
 // null; all see the same file system. Where a rank cannot write, all throw.
@@ -60,8 +60,8 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints, con
 // always stays. Where any of it fails, it warns: the checkpoint itself is safe.
 void retire_checkpoints(const RunFolder& run, int64_t newest, int keep, const Warn& warn);
 
-// Before a run goes on from `step` (0: from the beginning): clears away what a killed save left, and renames
-// later checkpoints, which are the broken ones, to step-N.bad, so that they are neither counted nor taken up.
+// Before a run resumes from `step` (0: from the beginning): clears away what a killed save left, and renames
+// later checkpoints, which are the broken ones, to step-N.bad, so that they are neither counted nor resumed.
 void clear_leftovers(const RunFolder& run, int64_t step);
 
 TrainState read_train_state(const std::string& checkpoint);
@@ -70,8 +70,8 @@ TrainState read_train_state(const std::string& checkpoint);
 // checkpoint; before anything is allocated.
 void check_same_run(const std::string& checkpoint, const ModelConfig& model, const RunIdentity& identity);
 
-// Weights and moments into a materialized model and its optimizer: of a rank that has parts of them, those.
-// No word between ranks is needed.
+// Weights and optimizer state into a materialized model and its optimizer: of a rank that has parts of them,
+// those. No word between ranks is needed.
 void load_checkpoint(const std::string& checkpoint, const CheckpointParts& parts);
 
 }  // namespace kiln

@@ -41,11 +41,15 @@ HfConfig saved_config(const CheckpointParts& parts) {
   return c;
 }
 
-std::vector<SafetensorsDeclaration> moment_declarations(const std::vector<WeightSpec>& weights) {
+std::vector<SafetensorsDeclaration> state_declarations(const Optimizer& optimizer,
+                                                       const std::vector<WeightSpec>& weights) {
+  if (!optimizer.resumable())
+    throw Error(
+        "parameters were added to the optimizer after its first step: a checkpoint holds one step count");
   std::vector<SafetensorsDeclaration> tensors;
-  for (const char* prefix : {"m.", "v."}) {
+  for (const OptimizerState& state : optimizer.state()) {
     for (const WeightSpec& w : weights) {
-      tensors.push_back({prefix + w.name, SafetensorsType::f32, {}});
+      tensors.push_back({state_name(state, w.name), SafetensorsType::f32, {}});
       for (int i = 0; i < w.shape.rank(); ++i)
         tensors.back().shape.push_back(static_cast<uint64_t>(w.shape[i]));
     }
@@ -53,11 +57,11 @@ std::vector<SafetensorsDeclaration> moment_declarations(const std::vector<Weight
   return tensors;
 }
 
-std::vector<TensorFile> tensor_files(const HfConfig& config) {
+std::vector<TensorFile> tensor_files(const HfConfig& config, const Optimizer& optimizer) {
   std::vector<TensorFile> files;
   for (const HfFile& f : hf_files(config))
     files.push_back(planned(f.name, declarations_of(f, config.dtype), hf_metadata()));
-  files.push_back(planned(kOptimizerFile, moment_declarations(weight_specs(config.model)), {}));
+  files.push_back(planned(kOptimizerFile, state_declarations(optimizer, weight_specs(config.model)), {}));
   return files;
 }
 
@@ -80,8 +84,8 @@ void publish(const RunFolder& run, const std::string& temporary, const std::stri
   if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints())) {
     const int why = errno;
     (void)std::rename(final_name.c_str(),
-                      temporary.c_str());  // it may or may not be on the disk: it is not there
-    throw Error(cat("cannot force to the disk the folder of ", final_name, ": ", std::strerror(why)));
+                      temporary.c_str());  // it may or may not be on disk: it is not there
+    throw Error(cat("cannot sync to disk the folder of ", final_name, ": ", std::strerror(why)));
   }
 }
 

@@ -1,5 +1,5 @@
-// The parts of a checkpoint that do not depend on who writes it: which tensors stand in which file and where,
-// the texts beside them, and how the folder gets its name.
+// The parts of a checkpoint that do not depend on who writes it: which tensors are in which file and where,
+// the texts next to them, and how the folder gets its name.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,26 @@ HfConfig saved_config(const CheckpointParts& parts);
 // A file of tensors, to the byte, before any is written.
 struct TensorFile {
   std::string name;
-  std::string front;  // all that stands before the tensors
+  std::string front;  // all that is before the tensors
   std::vector<SafetensorsDeclaration> tensors;
   std::vector<uint64_t> begins;  // of each, bytes of the file
   uint64_t bytes = 0;            // of the file
 };
 
-std::vector<SafetensorsDeclaration> moment_declarations(const std::vector<WeightSpec>& weights);  // m.*, v.*
-std::vector<TensorFile> tensor_files(const HfConfig& config);  // the weights', then the optimizer's
+// Of one state of the optimizer, the name each weight's part has in the file.
+inline std::string state_name(const OptimizerState& state, std::string_view weight) {
+  return cat(state.name, ".", weight);
+}
+std::vector<SafetensorsDeclaration> state_declarations(const Optimizer& optimizer,
+                                                       const std::vector<WeightSpec>& weights);
+// The weights', then the optimizer's.
+std::vector<TensorFile> tensor_files(const HfConfig& config, const Optimizer& optimizer);
 
 // Tokenizer, state and manifest; config.json is there already. `files` are those of the tensors.
 void write_texts(const std::string& folder, const RunFolder& run, const CheckpointParts& parts,
                  const TrainState& state, std::vector<ManifestFile> files);
 
-// Under its final name, and on the disk as that.
+// Under its final name, and on disk as that.
 void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name);
 
 }  // namespace kiln

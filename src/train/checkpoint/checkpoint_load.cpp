@@ -5,6 +5,7 @@
 #include "base/safetensors.h"
 #include "model/hf_folder.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/optimizer_values.h"
@@ -25,15 +26,16 @@ void check_complete(const std::string& folder, const Manifest& m, int64_t step) 
     throw Error(cat(folder, " holds step ", stored, " (manifest: ", m.step, "), not ", step));
 }
 
-void load_moment(const SafetensorsFile& file, const std::vector<WeightSpec>& weights,
-                 const std::string& prefix, MomentValues values) {
+void load_state(const SafetensorsFile& file, const std::vector<WeightSpec>& weights,
+                const OptimizerState& state, OptimizerValues values) {
   std::vector<float> piece;
   for (const WeightSpec& w : weights) {
-    const auto entry = file.header().find(prefix + w.name);
-    if (!entry) throw Error(cat(file.path(), " lacks the tensor ", prefix, w.name, " ", w.shape.str()));
+    const std::string name = state_name(state, w.name);
+    const auto entry = file.header().find(name);
+    if (!entry) throw Error(cat(file.path(), " lacks the tensor ", name, " ", w.shape.str()));
     if (entry->type != SafetensorsType::f32 || !same_shape(entry->shape, w.shape))
-      throw Error(cat(file.path(), ": tensor ", prefix, w.name, " is ", name_of(entry->type), " ",
-                      entry->shape_text(), "; this run needs F32 ", w.shape.str()));
+      throw Error(cat(file.path(), ": tensor ", name, " is ", name_of(entry->type), " ", entry->shape_text(),
+                      "; this run needs F32 ", w.shape.str()));
     const std::span<const std::byte> bytes = file.bytes(*entry);
     for_each_piece(w, 1, [&](int64_t row, int64_t rows) {
       if (!values.holds(w, row, rows)) return;  // another rank's
@@ -57,12 +59,12 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints, con
       return folder;
     } catch (const Error& e) {
       why = e.what();
-      if (warn) warn(cat("passing over checkpoint ", folder, ": ", why));
+      if (warn) warn(cat("skipping checkpoint ", folder, ": ", why));
     }
   }
   if (!steps.empty())
     throw Error(cat("none of the ", steps.size(), " checkpoint(s) in ", checkpoints, " is whole: ", why),
-                "`kiln train --fresh` begins anew; what is there is moved aside, not deleted");
+                "`kiln train --fresh` restarts; what is there is moved aside, not deleted");
   return std::nullopt;
 }
 
@@ -77,7 +79,7 @@ void check_same_run(const std::string& checkpoint, const ModelConfig& model, con
   const auto same = [&](std::string_view what, const auto& then, const auto& now) {
     if (then == now) return;
     throw Error(cat(checkpoint, " has ", what, " ", then, "; this run has ", now),
-                "go on with what it has, name another folder with --out, or start afresh with --fresh");
+                "resume with what it has, name another folder with --out, or restart with --fresh");
   };
   same("the tokenizer", before.tokenizer, identity.tokenizer);
   same("the vocabulary", saved.vocab, model.vocab);
@@ -86,10 +88,12 @@ void check_same_run(const std::string& checkpoint, const ModelConfig& model, con
   same("layers", saved.layers, model.layers);
   same("heads", saved.heads, model.heads);
   same("kv_heads", saved.kv_heads, model.kv_heads);
+  same("head_dim", saved.head_dim(), model.head_dim());
   same("rope_theta", saved.rope_theta, model.rope_theta);
   same("norm_eps", saved.norm_eps, model.norm_eps);
   same("tied embeddings", saved.tied, model.tied);
   same("the precision", before.precision, identity.precision);
+  same("the optimizer", before.optimizer, identity.optimizer);
 }
 
 void load_checkpoint(const std::string& checkpoint, const CheckpointParts& parts) {
@@ -97,10 +101,10 @@ void load_checkpoint(const std::string& checkpoint, const CheckpointParts& parts
   ParamStore& store = parts.model.params();
   HfFolder weights(checkpoint);  // reads any layout into any: files know whole tensors only
   load_weights(weights, config, RopeLayout::halves, parts.ctx, store);
-  const SafetensorsFile moments((fs::path(checkpoint) / kOptimizerFile).string());
+  const SafetensorsFile file((fs::path(checkpoint) / kOptimizerFile).string());
   const std::vector<WeightSpec> specs = weight_specs(config);
-  load_moment(moments, specs, "m.", {parts.ctx, store, parts.optimizer, Moment::first});
-  load_moment(moments, specs, "v.", {parts.ctx, store, parts.optimizer, Moment::second});
+  for (const OptimizerState& state : parts.optimizer.state())
+    load_state(file, specs, state, {parts.ctx, store, parts.optimizer, state});
 }
 
 }  // namespace kiln

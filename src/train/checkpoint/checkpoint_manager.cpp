@@ -4,7 +4,7 @@
 
 namespace kiln {
 
-void RunSaver::save(const TrainState& state) {
+void CheckpointManager::save(const TrainState& state) {
   try {
     last_good_ = parts_.comm != nullptr ? save_checkpoint_of_ranks(run_, parts_, state, options_.keep, warn_)
                                         : save_checkpoint(*run_, parts_, state, options_.keep, warn_);
@@ -12,12 +12,14 @@ void RunSaver::save(const TrainState& state) {
   } catch (const Error& e) {
     error_ = e;
   } catch (const std::bad_alloc&) {
+    if (parts_.comm != nullptr)
+      throw;  // the other ranks are in the middle of the save, and wait for this one
     error_ = Error("out of memory on the host while saving");
   }
   if (!error_) return;
   if (options_.stop_on_error) throw Error(*error_);
   if (warn_)
-    warn_(cat("STEP ", state.step(), " WAS NOT SAVED: ", error_->what(), ". Training goes on; ",
+    warn_(cat("STEP ", state.step(), " WAS NOT SAVED: ", error_->what(), ". Training continues; ",
               last_good_.empty() ? std::string("there is no checkpoint yet")
                                  : cat("the last good checkpoint is ", last_good_)));
 }

@@ -1,5 +1,5 @@
-// Saves a run now and then, and survives it when that fails: a full disk must not cost the work in memory.
-// The error is told at once and remembered; at the end, a run whose last save failed has failed.
+// Saves a run periodically, and survives failed saves: a full disk must not cost the work in memory.
+// The error is reported at once and remembered; at the end, a run whose last save failed has failed.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,15 @@ namespace kiln {
 
 struct SaveOptions {
   int keep = 3;                // checkpoints; the older ones are removed
-  bool stop_on_error = false;  // throw instead of going on
+  bool stop_on_error = false;  // throw instead of continuing
 };
 
-class RunSaver {
+class CheckpointManager {
  public:
-  RunSaver(const RunFolder& run, const CheckpointParts& parts, const SaveOptions& options, Warn warn)
-      : RunSaver(&run, parts, options, std::move(warn)) {}
-  // Of a run of several ranks, all but the first bring no folder; all save together.
-  RunSaver(const RunFolder* run, const CheckpointParts& parts, const SaveOptions& options, Warn warn)
+  CheckpointManager(const RunFolder& run, const CheckpointParts& parts, const SaveOptions& options, Warn warn)
+      : CheckpointManager(&run, parts, options, std::move(warn)) {}
+  // Of a run of several ranks, all but the first bring no folder; saving is collective.
+  CheckpointManager(const RunFolder* run, const CheckpointParts& parts, const SaveOptions& options, Warn warn)
       : run_(run), parts_(parts), options_(options), warn_(std::move(warn)) {}
 
   // `last_good` is what there is before the first save.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/folder.h"
 
 namespace kiln {
 namespace {
@@ -43,10 +44,13 @@ std::vector<int64_t> checkpoint_steps(const std::string& checkpoints) {
   std::vector<int64_t> steps;
   std::error_code error;
   if (!fs::exists(checkpoints, error)) return steps;
-  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error)) {
-    if (const auto step = step_of_checkpoint(it->path().filename().string())) steps.push_back(*step);
+  try {
+    for (const FolderEntry& e : list_folder(checkpoints)) {
+      if (const auto step = step_of_checkpoint(e.name)) steps.push_back(*step);
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw Error(cat("cannot read the folder ", checkpoints, ": ", e.code().message()));
   }
-  if (error) throw Error(cat("cannot read the folder ", checkpoints, ": ", error.message()));
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }

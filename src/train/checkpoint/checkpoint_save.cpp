@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/folder.h"
 #include "base/on_exit.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/checkpoint_names.h"
@@ -26,16 +27,16 @@ std::vector<ManifestFile> describe_weights(const std::string& folder, const std:
   return files;
 }
 
-ManifestFile save_moments(const std::string& folder, const CheckpointParts& parts) {
+ManifestFile save_optimizer(const std::string& folder, const CheckpointParts& parts) {
   const std::vector<WeightSpec> weights = weight_specs(parts.model.config());
-  std::vector<SafetensorsDeclaration> declared = moment_declarations(weights);
+  std::vector<SafetensorsDeclaration> declared = state_declarations(parts.optimizer, weights);
   std::vector<ManifestTensor> tensors;
   tensors.reserve(declared.size());
   for (const SafetensorsDeclaration& t : declared) tensors.push_back({t.name, t.bytes(), 0});
   SafetensorsWriter writer((fs::path(folder) / kOptimizerFile).string(), std::move(declared));
   std::vector<float> piece;
-  for (const Moment which : {Moment::first, Moment::second}) {
-    MomentValues values(parts.ctx, parts.model.params(), parts.optimizer, which);
+  for (const OptimizerState& state : parts.optimizer.state()) {
+    OptimizerValues values(parts.ctx, parts.model.params(), parts.optimizer, state);
     for (const WeightSpec& w : weights) {
       for_each_piece(w, 1, [&](int64_t row, int64_t rows) {
         piece.resize(static_cast<std::size_t>(rows * w.columns()));
@@ -54,7 +55,7 @@ void fill(const std::string& folder, const RunFolder& run, const CheckpointParts
   ParamValues weights(parts.ctx, parts.model.params());
   std::vector<ManifestFile> files =
       describe_weights(folder, save_hf_folder(folder, saved_config(parts), weights));
-  files.push_back(save_moments(folder, parts));
+  files.push_back(save_optimizer(folder, parts));
   write_texts(folder, run, parts, state, std::move(files));
 }
 
@@ -65,8 +66,7 @@ std::string save_checkpoint(const RunFolder& run, const CheckpointParts& parts, 
   const std::string folder = (fs::path(run.checkpoints()) / checkpoint_name(state.step())).string();
   const std::string temporary = cat(folder, ".tmp.", run.generation());
   const OnExit leave([&] {  // after the rename there is nothing left to remove
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    remove_tree(temporary);
   });
   try {
     fs::create_directories(temporary);

@@ -1,13 +1,15 @@
 // A checkpoint written by all ranks of a run. The files are planned to the byte by everybody; the first rank
-// makes them; each rank writes its pieces into their places and tells what they add to the tensors'
-// checksums; the first puts those together, writes the manifest and publishes the folder.
+// makes them; each rank writes its pieces into their places and sends what they add to the tensors'
+// checksums; the first combines those, writes the manifest and publishes the folder.
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <queue>
 
 #include "base/crc32c.h"
+#include "base/folder.h"
 #include "base/on_exit.h"
 #include "base/placed_file.h"
 #include "dist/launch/rank_agreement.h"
@@ -41,13 +43,16 @@ class RankSave {
       : ctx_(parts.ctx),
         comm_(*parts.comm),
         config_(saved_config(parts)),
-        files_(tensor_files(config_)),
-        weights_(parts.ctx, parts.model.params()),
-        first_(parts.ctx, parts.model.params(), parts.optimizer, Moment::first),
-        second_(parts.ctx, parts.model.params(), parts.optimizer, Moment::second) {
+        files_(tensor_files(config_, parts.optimizer)),
+        weights_(parts.ctx, parts.model.params()) {
     int64_t tensor = 0;
-    for (const TensorFile& f : files_) {
-      for (const SafetensorsDeclaration& t : f.tensors) list(t, tensor++);
+    for (std::size_t f = 0; f + 1 < files_.size(); ++f) {  // the last is the optimizer's
+      for (const SafetensorsDeclaration& t : files_[f].tensors) list(weights_, t.name, tensor++);
+    }
+    const std::vector<WeightSpec> specs = weight_specs(config_.model);
+    for (const OptimizerState& state : parts.optimizer.state()) {
+      OptimizerValues& values = state_.emplace_back(parts.ctx, parts.model.params(), parts.optimizer, state);
+      for (const WeightSpec& w : specs) list(values, w.name, tensor++);
     }
     checksums_.resize(static_cast<std::size_t>(tensor));
   }
@@ -69,7 +74,7 @@ class RankSave {
         mine.push_back(static_cast<double>(n));
     }
     std::map<Slice, std::vector<int>> holders;
-    const auto all = numbers_of_ranks(ctx_, comm_, mine, "checkpoint slices");
+    const auto all = all_gather_numbers(ctx_, comm_, mine, "checkpoint slices");
     for (std::size_t r = 0; r < all.size(); ++r) {
       for (std::size_t i = 0; i + 5 <= all[r].size(); i += 5) {
         const auto n = [&](std::size_t k) { return static_cast<int64_t>(all[r][i + k]); };
@@ -89,7 +94,7 @@ class RankSave {
       const std::size_t file = place_of(s.slice.tensor).first;
       if (!open[file]) open[file].emplace((fs::path(folder) / files_[file].name).string());
       const ElementRuns& elements = s.slice.elements;
-      // Many runs leave the device together; in the file each has a place of its own.
+      // Many runs leave the device in one copy; in the file each has its own place.
       for (int64_t done = 0; done < elements.count(); done += kElements) {
         const int64_t end = std::min(done + kElements, elements.count());
         piece.resize(static_cast<std::size_t>(end - done));
@@ -110,7 +115,7 @@ class RankSave {
   void share_checksums() {
     const std::vector<double> mine(checksums_.begin(), checksums_.end());
     std::fill(checksums_.begin(), checksums_.end(), 0);
-    for (const std::vector<double>& rank : numbers_of_ranks(ctx_, comm_, mine, "checkpoint checksums")) {
+    for (const std::vector<double>& rank : all_gather_numbers(ctx_, comm_, mine, "checkpoint checksums")) {
       for (std::size_t i = 0; i < checksums_.size(); ++i) checksums_[i] ^= static_cast<uint32_t>(rank.at(i));
     }
   }
@@ -131,16 +136,13 @@ class RankSave {
   const HfConfig& config() const { return config_; }
 
  private:
-  void list(const SafetensorsDeclaration& t, int64_t tensor) {
-    const bool first = t.name.starts_with("m."), moment = first || t.name.starts_with("v.");
-    NamedValues& values = !moment ? static_cast<NamedValues&>(weights_) : first ? first_ : second_;
-    for (const ValuePiece& p : values.pieces(moment ? t.name.substr(2) : t.name))
-      own_.push_back({{tensor, p.elements}, &values, p.at});
+  void list(NamedValues& values, const std::string& weight, int64_t tensor) {
+    for (const ValuePiece& p : values.pieces(weight)) own_.push_back({{tensor, p.elements}, &values, p.at});
   }
 
   // Adds the run to the tensor's checksum as well. That of pieces in a row is the exclusive or of each one's,
   // moved on by the bytes behind it (crc32c_joined with nothing after it): so it does not matter who has
-  // which piece, or how many of them there are, and a rank tells one number a tensor.
+  // which piece, or how many of them there are, and a rank sends one number a tensor.
   void write_run(PlacedFile& open, int64_t tensor, int64_t element, std::span<const std::byte> bytes) {
     const auto [file, index] = place_of(tensor);
     const uint64_t at = static_cast<uint64_t>(element) * sizeof(float);
@@ -156,7 +158,7 @@ class RankSave {
     return {file, index};
   }
 
-  // Every element of every tensor has one writer: runs are met in the order they have in the file.
+  // Every element of every tensor has one writer: runs are visited in the order they have in the file.
   void check_complete() const {
     struct NextRun {
       int64_t begin, left;
@@ -196,7 +198,7 @@ class RankSave {
   HfConfig config_;
   std::vector<TensorFile> files_;
   ParamValues weights_;
-  MomentValues first_, second_;
+  std::deque<OptimizerValues> state_;  // own_ points into it
   std::vector<OwnSlice> own_;
   std::map<Slice, int> writers_;     // ranks
   std::vector<uint32_t> checksums_;  // of tensors: what this rank adds to them, then those of all
@@ -213,23 +215,22 @@ std::string save_checkpoint_of_ranks(const RunFolder* run, const CheckpointParts
     throw Error("of the ranks that save, the first and no other has the run's folder");
   const std::string name =
       first ? (fs::path(run->checkpoints()) / checkpoint_name(state.step())).string() : "";
-  const std::string folder = texts_of_ranks(ctx, comm, name, "checkpoint folder").front();
+  const std::string folder = all_gather_text(ctx, comm, name, "checkpoint folder").front();
   const std::string temporary =
-      texts_of_ranks(ctx, comm, first ? cat(folder, ".tmp.", run->generation()) : "", "checkpoint folder")
+      all_gather_text(ctx, comm, first ? cat(folder, ".tmp.", run->generation()) : "", "checkpoint folder")
           .front();
   const OnExit leave([&] {  // after the rename there is nothing left to remove
-    std::error_code ignored;
-    if (first) fs::remove_all(temporary, ignored);
+    if (first) remove_tree(temporary);
   });
   std::optional<RankSave> save;
-  together(ctx, comm, "checkpoint begin", [&] {
+  all_or_throw(ctx, comm, "checkpoint begin", [&] {
     save.emplace(parts);
     if (first) save->create(temporary);
   });
   save->agree();
-  together(ctx, comm, "checkpoint write", [&] { save->write(temporary); });
+  all_or_throw(ctx, comm, "checkpoint write", [&] { save->write(temporary); });
   save->share_checksums();
-  together(ctx, comm, "checkpoint end", [&] {
+  all_or_throw(ctx, comm, "checkpoint end", [&] {
     if (!first) return;
     write_hf_texts(temporary, save->config(), hf_files(save->config()));
     write_texts(temporary, *run, parts, state, save->describe(temporary));

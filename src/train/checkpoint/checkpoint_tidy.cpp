@@ -1,7 +1,11 @@
 // What goes away: old checkpoints, and what a killed process left.
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <new>
 
 #include "base/atomic_file.h"
+#include "base/folder.h"
 #include "base/mapped_file.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_names.h"
@@ -12,10 +16,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+void remove_or_throw(const fs::path& path) {
+  if (!remove_tree(path.string()))
+    throw Error(cat("cannot remove ", path.string(), ": ", std::strerror(errno)));
+}
+
 // The manifest goes first: what is half gone no longer counts as a checkpoint.
 void remove_checkpoint(const fs::path& folder) {
   fs::remove(folder / Manifest::kName);
-  fs::remove_all(folder);
+  remove_or_throw(folder);
 }
 
 void write_latest(const RunFolder& run, int64_t step) {
@@ -36,10 +45,12 @@ void retire_checkpoints(const RunFolder& run, int64_t newest, int keep, const Wa
       why = e.what();
     } catch (const fs::filesystem_error& e) {
       why = e.code().message();
+    } catch (const std::bad_alloc& e) {
+      why = words_of(e);
     }
     if (warn) warn(cat("cannot ", what, ": ", why));
   };
-  try_to("say which checkpoint is the latest", [&] { write_latest(run, newest); });
+  try_to("update the name of the latest checkpoint", [&] { write_latest(run, newest); });
   std::vector<int64_t> steps;
   try_to("list the old checkpoints", [&] { steps = checkpoint_steps(run.checkpoints()); });
   int kept = 0;
@@ -55,15 +66,14 @@ void clear_leftovers(const RunFolder& run, int64_t step) {
   try {
     if (!fs::exists(folder)) return;
     std::vector<fs::path> unfinished;
-    for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
-      const std::string name = e.path().filename().string();
-      if (is_unfinished_checkpoint(name) || name == "latest.tmp") unfinished.push_back(e.path());
+    for (const FolderEntry& e : list_folder(folder.string())) {
+      if (is_unfinished_checkpoint(e.name) || e.name == "latest.tmp") unfinished.push_back(folder / e.name);
     }
-    for (const fs::path& p : unfinished) fs::remove_all(p);
+    for (const fs::path& p : unfinished) remove_or_throw(p);
     for (const int64_t later : checkpoint_steps(folder.string())) {
       if (later <= step) break;
       const fs::path bad = folder / (checkpoint_name(later) + ".bad");
-      fs::remove_all(bad);
+      remove_or_throw(bad);
       fs::rename(folder / checkpoint_name(later), bad);
     }
   } catch (const fs::filesystem_error& e) {

@@ -7,14 +7,13 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/mapped_file.h"
 
 namespace kiln {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // a million tensors with long names
 constexpr uint64_t kMostFileBytes = uint64_t{1} << 56;      // sums of a few stay within 64 bits
@@ -72,8 +71,7 @@ ManifestFile read_file(const JsonValue& f) {
 void check(const std::string& what, std::span<const std::byte> bytes, uint32_t expected) {
   const uint32_t seen = crc32c(bytes);
   if (seen != expected)
-    throw Error(
-        cat(what, " is not as it was written: its checksum is ", hex(seen), ", expected ", hex(expected)));
+    throw Error(cat(what, " is damaged: its checksum is ", hex(seen), ", expected ", hex(expected)));
 }
 
 void verify_file(const std::string& folder, const ManifestFile& expected) {
@@ -96,9 +94,9 @@ void verify_file(const std::string& folder, const ManifestFile& expected) {
 }  // namespace
 
 std::string manifest_text(const Manifest& m) {
-  ordered_json files = ordered_json::array();
+  Json files = Json::array();
   for (const ManifestFile& f : m.files) {
-    ordered_json file = {{"name", f.name}, {"bytes", f.bytes}, {"crc32c", hex(f.crc32c)}};
+    Json file = {{"name", f.name}, {"bytes", f.bytes}, {"crc32c", hex(f.crc32c)}};
     for (const ManifestTensor& t : f.tensors)
       file["tensors"].push_back({{"name", t.name}, {"bytes", t.bytes}, {"crc32c", hex(t.crc32c)}});
     files.push_back(std::move(file));
@@ -112,8 +110,8 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   const std::size_t closing = closing_line(0).size();
   const std::string_view body = text.substr(0, text.size() - std::min(closing, text.size()));
   if (text.substr(body.size()) != closing_line(crc32c(std::as_bytes(std::span(body)))))
-    throw Error(cat(source, " is not as it was written: its own checksum does not match"));
-  const nlohmann::json document = parse_json(text, {.max_bytes = kMostBytes}, source);
+    throw Error(cat(source, " is damaged: its own checksum does not match"));
+  const Json document = parse_json(text, {.max_bytes = kMostBytes}, source);
   const JsonValue root(document, source);
   static constexpr std::string_view kKeys[] = {"format", "step", "generation", "files", "crc32c"};
   root.check_keys(kKeys);
@@ -126,7 +124,7 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   const JsonValue files = root.at("files");
   for (std::size_t i = 0; i < files.array().size(); ++i) {
     m.files.push_back(read_file(files.at(i)));
-    if (!names.insert(m.files.back().name).second) files.at(i).at("name").fail("stands there twice");
+    if (!names.insert(m.files.back().name).second) files.at(i).at("name").fail("appears twice");
   }
   return m;
 }

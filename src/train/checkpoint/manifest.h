@@ -1,5 +1,5 @@
 // What a checkpoint folder holds, to the byte: written last, read first. A folder whose manifest does not
-// match what lies beside it does not exist for whoever resumes.
+// match the files next to it is ignored by a resumed run.
 //
 //   {
 //     "format": 1, "step": 40, "generation": 3,
@@ -35,7 +35,7 @@ struct ManifestFile {
 struct Manifest {
   static constexpr const char* kName = "manifest.json";
   int64_t step = 0;
-  uint64_t generation = 0;  // of the process that wrote it: see train/run_folder.h
+  uint64_t generation = 0;  // of the process that wrote it: see train/run/run_folder.h
   std::vector<ManifestFile> files;
 };
 

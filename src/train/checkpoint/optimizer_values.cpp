@@ -7,13 +7,14 @@
 
 namespace kiln {
 
-MomentValues::MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptimizer& optimizer, Moment which)
-    : NamedValues("moment"), ctx_(ctx), flat_(which == Moment::first ? optimizer.m() : optimizer.v()) {
+OptimizerValues::OptimizerValues(RankContext& ctx, ParamStore& store, const Optimizer& optimizer,
+                                 const OptimizerState& state)
+    : NamedValues("optimizer state"), ctx_(ctx), flat_(state.values) {
   if (ctx.device().is_meta()) throw Error("an optimizer on meta has no values to read or write");
   std::map<std::string_view, const Param*> params;
   for (const Param& p : store.params()) {
     params.emplace(p.name, &p);
-    if (p.trainable) add(p, store.part(p), 0, 0, 0);  // it has moments, be they all on other ranks
+    if (p.trainable) add(p, store.part(p), 0, 0, 0);  // it has state, be it all on other ranks
   }
   int64_t at = 0;
   for (const ParamSpan& s : optimizer.spans()) {
@@ -27,11 +28,11 @@ MomentValues::MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptim
   }
 }
 
-void MomentValues::download(int64_t at, std::span<float> out) {
+void OptimizerValues::download(int64_t at, std::span<float> out) {
   download_floats(ctx_, flat_.narrow(0, at, static_cast<int64_t>(out.size())), out);
 }
 
-void MomentValues::upload(int64_t at, std::span<const float> in) {
+void OptimizerValues::upload(int64_t at, std::span<const float> in) {
   upload_floats(ctx_, flat_.narrow(0, at, static_cast<int64_t>(in.size())), in);
 }
 

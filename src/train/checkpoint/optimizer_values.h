@@ -1,19 +1,19 @@
-// AdamW's moments by the names that go to disk, as exact fp32, in pieces: what model/param_values.h is for
-// weights. The optimizer's spans may be all of the store's ranges or this rank's parts of them.
+// One state tensor of an optimizer by the names of the weights, as exact fp32, in pieces: what
+// model/param_values.h is for weights. The optimizer's spans may be all of the store's ranges or this rank's
+// parts of them.
 #pragma once
 
 #include "model/named_values.h"
-#include "optim/adamw_optimizer.h"
+#include "optim/optimizer.h"
 
 namespace kiln {
 
-enum class Moment { first, second };  // m and v
-
-class MomentValues final : public NamedValues {
+class OptimizerValues final : public NamedValues {
  public:
-  // The store whose spans the optimizer has, or parts of them: told by name and offset. Both must outlive
+  // The store whose spans the optimizer has, or parts of them: matched by name and offset. Both must outlive
   // this.
-  MomentValues(RankContext& ctx, ParamStore& store, const AdamWOptimizer& optimizer, Moment which);
+  OptimizerValues(RankContext& ctx, ParamStore& store, const Optimizer& optimizer,
+                  const OptimizerState& state);
   void download(int64_t at, std::span<float> out) override;
 
  private:

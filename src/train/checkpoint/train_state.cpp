@@ -3,12 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -17,13 +15,13 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 // step does not read them.
 double kept(double value) { return std::isfinite(value) ? value : 0; }
 
-ordered_json to_json(const StepScalars& s) {
+Json to_json(const StepScalars& s) {
   return {{"attempt", s.attempt},
           {"lr", s.lr},
           {"step", s.step},
           {"bad_attempt", s.bad_attempt},
-          {"beta1_power", s.beta1_power},
-          {"beta2_power", s.beta2_power},
+          {"beta1_power", s.rate1_power},
+          {"beta2_power", s.rate2_power},
           {"loss", s.loss},
           {"square_sum", kept(s.square_sum)},
           {"grad_norm", kept(s.grad_norm)},
@@ -41,8 +39,8 @@ StepScalars step_scalars(const JsonValue& json) {
   s.lr = json.at("lr").number();
   s.step = json.at("step").integer(0, kMost);
   s.bad_attempt = json.at("bad_attempt").integer(0, 0);  // a bad step is never saved
-  s.beta1_power = json.at("beta1_power").number();
-  s.beta2_power = json.at("beta2_power").number();
+  s.rate1_power = json.at("beta1_power").number();
+  s.rate2_power = json.at("beta2_power").number();
   s.loss = json.at("loss").number();
   s.square_sum = json.at("square_sum").number();
   s.grad_norm = json.at("grad_norm").number();
@@ -55,31 +53,43 @@ StepScalars step_scalars(const JsonValue& json) {
   return s;
 }
 
+// Runs from before there was a choice say nothing of AdamW, and those of today write the same bytes.
+Json to_json(const RunIdentity& identity) {
+  Json json = {{"precision", identity.precision}, {"tokenizer", identity.tokenizer}};
+  if (identity.optimizer != RunIdentity().optimizer) json["optimizer"] = identity.optimizer;
+  return json;
+}
+
+RunIdentity run_identity(const JsonValue& json) {
+  RunIdentity identity{json.at("precision").string(), json.at("tokenizer").string()};
+  if (json.has("optimizer")) identity.optimizer = json.at("optimizer").string();
+  return identity;
+}
+
 }  // namespace
 
 std::string train_state_json(const TrainState& s) {
-  const ordered_json page = {
-      {"format", 1},
-      {"scalars", to_json(s.scalars)},
-      {"loader", to_json(s.loader)},
-      {"identity", {{"precision", s.identity.precision}, {"tokenizer", s.identity.tokenizer}}},
-      {"totals",
-       {{"first_loss", s.totals.first_loss},
-        {"last_loss", s.totals.last_loss},
-        {"seconds", s.totals.seconds},
-        {"tokens", s.totals.tokens}}}};
+  const Json page = {{"format", 1},
+                     {"scalars", to_json(s.scalars)},
+                     {"loader", to_json(s.loader)},
+                     {"identity", to_json(s.identity)},
+                     {"totals",
+                      {{"first_loss", s.totals.first_loss},
+                       {"last_loss", s.totals.last_loss},
+                       {"seconds", s.totals.seconds},
+                       {"tokens", s.totals.tokens}}}};
   return page.dump(2) + "\n";
 }
 
 TrainState parse_train_state(std::string_view text, std::string_view source) {
-  const nlohmann::json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 1000}, source);
+  const Json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 1000}, source);
   const JsonValue root(document, source);
   if (const int64_t format = root.at("format").integer(0, 1 << 30); format != 1)
     root.at("format").fail(cat("is ", format, "; this kiln reads 1"));
   TrainState s;
   s.scalars = step_scalars(root.at("scalars"));
   s.loader = loader_state(root.at("loader"));
-  s.identity = {root.at("identity").at("precision").string(), root.at("identity").at("tokenizer").string()};
+  s.identity = run_identity(root.at("identity"));
   const JsonValue totals = root.at("totals");
   s.totals = {totals.at("first_loss").number(), totals.at("last_loss").number(),
               totals.at("seconds").number(), totals.at("tokens").integer(0, kMost)};

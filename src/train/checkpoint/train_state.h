@@ -1,6 +1,6 @@
-// What a run must remember besides weights and moments to go on as if it had never stopped: the device's
-// record of the last step, the place in the data, and what the totals at the end are made of. It is small:
-// one JSON text. Numbers are written with as many digits as it takes to read back the same bits.
+// The state a run needs besides weights and optimizer state to resume as if it had never stopped: the
+// device's record of the last step, the position in the data, and the inputs of the final totals. It is
+// small: one JSON text. Numbers are written with as many digits as it takes to read back the same bits.
 #pragma once
 
 #include <string>
@@ -11,10 +11,11 @@
 
 namespace kiln {
 
-// What may not change between two parts of one run; the model's shape stands in config.json.
+// What may not change between two parts of one run; the model's shape is in config.json.
 struct RunIdentity {
   std::string precision;
   std::string tokenizer;  // its fingerprint; empty for token files that came without one
+  std::string optimizer = "adamw";
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 

@@ -6,11 +6,12 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "kiln/train_options.h"
+#include "base/plain_number.h"
 #include "perf/comm/bucket_size.h"
 #include "rows/result_log.h"
+#include "train/run/train_options.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 namespace {
 
@@ -19,7 +20,7 @@ struct Known {
   std::string from;
 };
 
-// In the folder of results, or beside the run, where `bench allreduce` with the default --out leaves them.
+// In the folder of results, or next to the run, where `bench allreduce` with the default --out leaves them.
 Known known_link(const TrainRequest& r) {
   if (!r.link.empty()) return {sum_cost(LinkModel::parse(r.link, "--link"), r.ranks), "the modelled link"};
   const std::string transport = r.transport == "auto" ? "threads" : r.transport;
@@ -41,8 +42,8 @@ AutoBucket auto_bucket(const TrainRequest& r, int64_t parameters) {
   const auto width = std::min(size_of(policy_of(precision_of(r)).grad), size_of(strategy_of(r).wire));
   const BestBucket best = best_bucket(static_cast<double>(parameters) * static_cast<double>(width), cost);
   return {best.bytes / 1e6,
-          fmt::format("buckets of {:.3g} MB: a sum costs {:.3g} us a call and goes at {:.3g} GB/s, by {}",
-                      best.bytes / 1e6, 1e6 * cost.o, cost.w / 1e9, from)};
+          fmt::format("buckets of {} MB: a sum costs {} us a call and goes at {} GB/s, by {}",
+                      plain(best.bytes / 1e6, 3), plain(1e6 * cost.o, 3), plain(cost.w / 1e9, 3), from)};
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

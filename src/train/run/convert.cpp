@@ -9,11 +9,10 @@
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "train/run/model_folder.h"
 #include "model/hf_index.h"
-#include "model/size_registry.h"
+#include "train/run/model_folder.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* kCopied[] = {"tokenizer.json", "tokenizer_config.json",   "vocab.json",
                                    "merges.txt",     "special_tokens_map.json", "generation_config.json"};
 
-// A file that stands in a model's folder and may be replaced with it.
+// A file that is in a model's folder and may be replaced with it.
 bool is_model_file(std::string_view name) {
   if (name.ends_with(".tmp")) name.remove_suffix(4);  // of a write that was broken off
   for (const char* known : kCopied) {
@@ -45,13 +44,30 @@ std::vector<std::string> copy_tokenizer(const std::string& from, const std::stri
 }
 
 HfConfig fresh_config(const ConvertRequest& request) {
-  if (!request.config.empty()) return read_hf_config(request.config);
   HfConfig c;
-  c.model = config_of(find_model_size(request.random));
+  if (!request.fresh.model.empty()) c = read_hf_config(request.fresh.model);
+  c.model = model_of(request.fresh).config;
   return c;
 }
 
 }  // namespace
+
+void check_request(const ConvertRequest& r) {
+  const bool fresh = !r.fresh.sizes.empty() || !r.fresh.model.empty();
+  if (r.from.empty() && !fresh)
+    throw Error("kiln convert needs --from, --size or --model",
+                "--from DIR reads a model; --size NAME and --model FILE make a fresh one", ErrorKind::usage);
+  if ((!r.from.empty() && fresh) || (!r.fresh.sizes.empty() && !r.fresh.model.empty()))
+    throw Error("of --from, --size and --model only one can be given",
+                "--from DIR reads a model; --size NAME and --model FILE make a fresh one", ErrorKind::usage);
+  if (!r.from.empty() && asks_for_model(r.fresh))
+    throw Error("--from is given with dimensions of a model, and its weights have the shape they have",
+                "--layers, --heads and their like are for a fresh model: --size NAME or --model FILE",
+                ErrorKind::usage);
+  if (r.to.empty()) throw Error("kiln convert needs --to", "give the folder to write", ErrorKind::usage);
+  if (r.rope_given && r.from.empty())
+    throw Error("--rope is given without --from; a fresh model has no order to tell", {}, ErrorKind::usage);
+}
 
 ConvertReport convert(const ConvertRequest& request, const WeightProgress& progress) {
   const auto begin = std::chrono::steady_clock::now();
@@ -104,4 +120,4 @@ ConvertReport convert(const ConvertRequest& request, const WeightProgress& progr
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

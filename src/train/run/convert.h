@@ -1,4 +1,4 @@
-// What `kiln convert` does, apart from how it is asked for and how it is printed.
+// What `kiln convert` does, apart from its options and its printing.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "model/hf_save.h"
+#include "model/model_options.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct ConvertRequest {
-  // One of these three says what is written.
+  // One of the two says what is written.
   std::string from = {};    // a folder
-  std::string random = {};  // a size known by name, freshly initialised
-  std::string config = {};  // a config.json, freshly initialised
+  ModelOptions fresh = {};  // a size or a config.json, freshly initialised
   std::string to = {};
   std::optional<DType> dtype = {};  // as in the source unless given; fresh ones fp32
   HfSaveOptions save = {};
-  bool force = false;  // replace the model that --to already holds
+  bool rope_given = false;  // save.from was: only a folder has an order
+  bool force = false;       // replace the model that --to already holds
   uint64_t seed = 0;
 };
 
@@ -34,7 +36,13 @@ struct ConvertReport {
   double seconds = 0;
 };
 
-// Bytes done and in all, counted as fp32.
+// Throws Error(usage) for a request that cannot be, before anything is read.
+void check_request(const ConvertRequest& request);
+
+// Bytes done and total, counted as fp32.
 ConvertReport convert(const ConvertRequest& request, const WeightProgress& progress);
 
-}  // namespace kiln::cli
+Json convert_json(const ConvertReport& report);
+std::string convert_text(const ConvertReport& report);
+
+}  // namespace kiln

@@ -10,6 +10,19 @@
 namespace kiln {
 namespace {
 
+// Where a batch's tokens are on the device.
+struct Places {
+  Places(RankContext& ctx, int64_t batch, int64_t context)
+      : inputs(ctx.empty({batch, context}, DType::i32, Tag::data)),
+        targets(ctx.empty({batch, context}, DType::i32, Tag::data)) {}
+
+  Tensor loss(RankContext& ctx, const Model& model, int64_t rows) const {
+    return model.loss(ctx, inputs.narrow(0, 0, rows), targets.narrow(0, 0, rows));
+  }
+
+  Tensor inputs, targets;  // [B, T]
+};
+
 double read_loss(RankContext& ctx, const Tensor& loss) {
   if (loss.dtype() == DType::f64) {
     double value = 0;
@@ -40,22 +53,20 @@ double Evaluation::bits_per_byte() const {
   return bytes > 0 ? loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(bytes) : 0;
 }
 
-Evaluation evaluate(RankContext& ctx, const Llama& model, const std::shared_ptr<const TokenSet>& tokens,
+Evaluation evaluate(RankContext& ctx, const Model& model, const std::shared_ptr<const TokenSet>& tokens,
                     int64_t batch, int64_t context, int64_t batches, const EvaluateExtras& extras) {
   BatchLoader loader(tokens, {.batch = batch, .context = context, .shuffle = false, .prefetch = false});
   const auto windows = static_cast<int64_t>(loader.windows());
   const int64_t wanted = batches == kAllBatches || batches > windows / batch ? windows : batches * batch;
   const GradModeGuard off(ctx, GradMode::off);
-  const Tensor inputs = ctx.empty({batch, context}, DType::i32, Tag::data);
-  const Tensor targets = ctx.empty({batch, context}, DType::i32, Tag::data);
+  const Places places(ctx, batch, context);
   Evaluation result;
   for (int64_t done = 0; done < wanted;) {
     const HostBatch& b = loader.next()[0];
-    ctx.upload(inputs, b.tokens.data());
-    ctx.upload(targets, b.targets.data());
-    const int64_t rows = std::min(batch, wanted - done);  // past the end the loader begins anew
-    const double mean =
-        read_loss(ctx, model.loss(ctx, inputs.narrow(0, 0, rows), targets.narrow(0, 0, rows)));
+    ctx.upload(places.inputs, b.tokens.data());
+    ctx.upload(places.targets, b.targets.data());
+    const int64_t rows = std::min(batch, wanted - done);  // past the end the loader starts over
+    const double mean = read_loss(ctx, places.loss(ctx, model, rows));
     result.loss += mean * static_cast<double>(rows);
     if (extras.tokenizer)
       result.bytes +=
@@ -66,6 +77,12 @@ Evaluation evaluate(RankContext& ctx, const Llama& model, const std::shared_ptr<
   result.loss /= static_cast<double>(wanted);
   result.tokens = wanted * context;
   return result;
+}
+
+void plan_evaluation(RankContext& ctx, const Model& model, int64_t batch, int64_t context) {
+  const GradModeGuard off(ctx, GradMode::off);
+  const Places places(ctx, batch, context);
+  (void)places.loss(ctx, model, batch);
 }
 
 }  // namespace kiln

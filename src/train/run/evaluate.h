@@ -1,11 +1,11 @@
-// The mean loss over held-out text, without gradients.
+// The mean loss over validation text, without gradients.
 #pragma once
 
 #include <functional>
 
 #include "data/batch_loader.h"
 #include "data/tokenizer.h"
-#include "model/llama.h"
+#include "model/model.h"
 
 namespace kiln {
 
@@ -27,7 +27,10 @@ struct EvaluateExtras {
 
 // Over the first windows of `tokens` in the files' own order, `batches` batches of B x T or as many windows
 // as there are: the same text each time it is asked. The last batch may have fewer.
-Evaluation evaluate(RankContext& ctx, const Llama& model, const std::shared_ptr<const TokenSet>& tokens,
+Evaluation evaluate(RankContext& ctx, const Model& model, const std::shared_ptr<const TokenSet>& tokens,
                     int64_t batch, int64_t context, int64_t batches, const EvaluateExtras& extras = {});
+
+// One full batch of it on meta, which has no text: for the memory it will take.
+void plan_evaluation(RankContext& ctx, const Model& model, int64_t batch, int64_t context);
 
 }  // namespace kiln

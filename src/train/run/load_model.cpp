@@ -4,10 +4,11 @@
 #include "base/nearest_name.h"
 #include "data/load_tokenizer.h"
 #include "device/gpu_info.h"
-#include "train/run/model_folder.h"
 #include "ops/op_list.h"
+#include "ops/renamed.h"
+#include "train/run/model_folder.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 Precision precision_named(const std::string& name) {
   static constexpr std::string_view kNames[] = {"fp32", "bf16"};
@@ -16,6 +17,19 @@ Precision precision_named(const std::string& name) {
   const std::string near = nearest_name(name, kNames);
   throw Error(cat("--precision is '", name, "'; expected fp32 or bf16"),
               near.empty() ? "" : cat("did you mean '", near, "'?"), ErrorKind::usage);
+}
+
+void add_loaded_model_options(Options& o, ModelRequest& r) {
+  o.opt("--checkpoint", r.checkpoint, "model folder (config.json, safetensors, tokenizer.json) or run folder")
+      .value("DIR");
+  o.opt("--tokenizer", r.tokenizer, "byte, or a tokenizer's file or folder").unset("that of --checkpoint");
+  o.opt("--precision,--dtype", r.precision,
+        checked_text([](const std::string& text) { (void)precision_named(text); }),
+        "compute dtype: fp32 or bf16");
+  o.opt("--variant", r.variants, "op variants: attention=naive,linear=packed,...")
+      .value("OP=NAME,...")
+      .was_values(former_names_in);
+  o.opt("--threads", r.threads, between(0, 1024), "CPU threads").unset("all");
 }
 
 void check_model_request(const ModelRequest& r, const std::string& command) {
@@ -50,12 +64,12 @@ LoadedModel load_model(RankContext& ctx, const ModelRequest& r, const WeightProg
   m.config = files.config();
   // The tokenizer first: what is wrong with it should show before gigabytes are read.
   if (!r.tokenizer.empty()) {
-    m.tokenizer = load_tokenizer(r.tokenizer);
+    m.tokenizer = load_tokenizer_of(m.config.model.vocab, r.tokenizer);
   } else if (holds_tokenizer(m.folder)) {
     m.tokenizer = load_tokenizer(m.folder);
   }
   if (m.tokenizer) check_vocabulary(*m.tokenizer, m);
-  m.model = std::make_unique<Llama>(m.config.model);
+  m.model = make_model(m.config.model);
   m.model->params().materialize(ctx, {.precision = precision_named(r.precision), .inference = true});
   load_weights(files, m.config.model, RopeLayout::halves, ctx, m.model->params(), progress);
   for (const Param& p : m.model->params().params()) m.parameters += p.shape.numel();
@@ -70,4 +84,4 @@ void check_vocabulary(const Tokenizer& tokenizer, const LoadedModel& m) {
               "give the tokenizer it was trained with: --tokenizer NAME");
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

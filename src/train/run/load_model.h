@@ -4,11 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "base/options.h"
 #include "data/tokenizer.h"
 #include "model/hf_folder.h"
-#include "model/llama.h"
+#include "model/model.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct ModelRequest {
   std::string checkpoint = {};
@@ -16,8 +17,11 @@ struct ModelRequest {
   std::string precision = "fp32";  // or bf16: what it computes in, whatever the files hold
   std::string variants = {};
   std::string device = "auto";
-  int threads = 0;
+  int threads = 0;  // 0: all
 };
+
+// --checkpoint, --tokenizer, --precision, --variant and --threads.
+void add_loaded_model_options(Options& options, ModelRequest& request);
 
 // Throw Error(usage).
 Precision precision_named(const std::string& name);
@@ -28,7 +32,7 @@ RankOptions rank_options(const ModelRequest& request, uint64_t seed);
 struct LoadedModel {
   std::string folder;
   HfConfig config;
-  std::unique_ptr<Llama> model;
+  std::unique_ptr<Model> model;
   std::shared_ptr<const Tokenizer> tokenizer;  // null where none is named and the folder has none
   int64_t parameters = 0;
 
@@ -43,4 +47,4 @@ LoadedModel load_model(RankContext& ctx, const ModelRequest& request, const Weig
 // Throws Error with both sizes.
 void check_vocabulary(const Tokenizer& tokenizer, const LoadedModel& model);
 
-}  // namespace kiln::cli
+}  // namespace kiln

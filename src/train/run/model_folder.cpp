@@ -8,7 +8,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 std::string model_folder(const std::string& path) {
   namespace fs = std::filesystem;
@@ -32,4 +32,4 @@ std::string model_folder(const std::string& path) {
       "a model's folder holds config.json, *.safetensors and tokenizer.json", ErrorKind::usage);
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

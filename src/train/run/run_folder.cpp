@@ -14,7 +14,9 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/folder.h"
+#include "base/json_ascii.h"
+#include "base/json_reader.h"
 
 namespace kiln {
 namespace {
@@ -37,13 +39,13 @@ std::string host_name() {
 }
 
 Holder parse_holder(const std::string& text, const std::string& source) {
-  const nlohmann::json document = parse_json(text, {.max_bytes = kLockBytes, .max_values = 16}, source);
+  const Json document = parse_json(text, {.max_bytes = kLockBytes, .max_values = 16}, source);
   const JsonValue root(document, source);
   return {root.at("pid").integer(0, INT64_MAX), root.at("since").integer(0, INT64_MAX),
           root.at("host").string(), root.at("generation").unsigned_integer()};
 }
 
-// Of a lock file nobody could finish writing, nothing is known; that is no reason to refuse the folder.
+// An unfinished lock file says nothing; that is no reason to refuse the folder.
 Holder read_holder(int file, const std::string& source) {
   std::string text(kLockBytes, ' ');
   const ssize_t n = ::pread(file, text.data(), text.size(), 0);
@@ -58,9 +60,8 @@ Holder read_holder(int file, const std::string& source) {
 
 bool write_holder(int file, const Holder& h) {
   std::string text = cat(
-      nlohmann::ordered_json{
-          {"pid", h.pid}, {"host", h.host.substr(0, 64)}, {"since", h.since}, {"generation", h.generation}}
-          .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+      dump_ascii(
+          {{"pid", h.pid}, {"host", h.host.substr(0, 64)}, {"since", h.since}, {"generation", h.generation}}),
       "\n");
   text.resize(kLockBytes - 1, ' ');
   text += '\n';
@@ -75,8 +76,8 @@ std::string age_of(int64_t since) {
   return cat(s / 3600, " h");
 }
 
-// A lock outlives the name it was taken under: somebody may have removed the file, or put another in its
-// place, and locked that. Only a lock on the file that stands there now counts.
+// A lock outlives the name it was taken under: the file may have been removed, or another put in its
+// place, and locked that. Only a lock on the current file counts.
 bool is_same_file(int file, const std::string& path) {
   struct stat mine{}, there{};
   return ::fstat(file, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
@@ -105,21 +106,25 @@ int take_lock(const std::string& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
+RunFolder::RunFolder(NotOpen, std::string path) : path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+  lock_path_ = file("lock");
+}
+
+// A whole object before anything is made on disk: whatever goes wrong in open(), the destructor clears it
+// away.
+RunFolder::RunFolder(std::string path) : RunFolder(NotOpen{}, std::move(path)) { open(); }
+
+void RunFolder::open() {
   std::error_code error;
   made_ = fs::create_directories(path_, error);
   if (error)
     throw Error(cat("cannot make the folder ", path_, ": ", error.message()),
                 "name a folder that can be written with --out");
-  const std::string lock = file("lock");
-  lock_ = take_lock(lock);
-  generation_ = read_holder(lock_, lock).generation + 1;
-  if (!write_holder(lock_, {::getpid(), std::time(nullptr), host_name(), generation_})) {
-    const int why = errno;
-    ::close(lock_);
-    throw Error(cat("cannot write ", lock, ": ", std::strerror(why)), "is the disk full?");
-  }
+  lock_ = take_lock(lock_path_);
+  generation_ = read_holder(lock_, lock_path_).generation + 1;
+  if (!write_holder(lock_, {::getpid(), std::time(nullptr), host_name(), generation_}))
+    throw Error(cat("cannot write ", lock_path_, ": ", std::strerror(errno)), "is the disk full?");
 }
 
 RunFolder::~RunFolder() {
@@ -129,15 +134,10 @@ RunFolder::~RunFolder() {
 }
 
 // While the lock is still held: who opens the file now finds it locked, and who comes later finds it gone.
-void RunFolder::remove_unused() const {
-  std::error_code error;
-  if (!is_same_file(lock_, file("lock"))) return;
-  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename() != "lock") return;
-  }
-  if (error) return;
-  fs::remove(file("lock"), error);
-  fs::remove(path_, error);  // refuses a folder that somebody has filled since
+void RunFolder::remove_unused() const noexcept {
+  if (!is_same_file(lock_, lock_path_) || !holds_only(path_, "lock")) return;
+  ::unlink(lock_path_.c_str());
+  ::rmdir(path_.c_str());  // refuses a folder that has been filled since
 }
 
 std::string RunFolder::file(const std::string& name) const { return (fs::path(path_) / name).string(); }
@@ -156,11 +156,10 @@ std::string RunFolder::set_aside() const {
     aside = file(cat("earlier-", generation_, ".", more));
   std::vector<fs::path> ours;
   try {
-    for (const fs::directory_entry& e : fs::directory_iterator(path_)) {
-      const std::string name = e.path().filename().string();
-      if (name == "checkpoints" || name == "run.json" || name == "gemm.json" || name == "metrics.jsonl" ||
-          name.starts_with("events.out.tfevents."))
-        ours.push_back(e.path());
+    for (const auto& [name, kind] : list_folder(path_)) {
+      if (name == "checkpoints" || name == "run.json" || name == "run_config.json" || name == "gemm.json" ||
+          name == "metrics.jsonl" || name.starts_with("events.out.tfevents."))
+        ours.push_back(fs::path(path_) / name);
     }
     if (ours.empty()) return {};
     fs::create_directories(aside);
@@ -168,7 +167,7 @@ std::string RunFolder::set_aside() const {
   } catch (const fs::filesystem_error& error) {
     throw Error(cat("cannot move the earlier run in ", path_, " aside: ", error.code().message()));
   }
-  if (!sync_folder_of(aside)) throw Error(cat("cannot force to the disk the folder ", path_));
+  if (!sync_folder_of(aside)) throw Error(cat("cannot sync to disk the folder ", path_));
   return aside;
 }
 

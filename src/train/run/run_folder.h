@@ -1,14 +1,14 @@
 // The folder of one training run, and the right to write in it. One process at a time holds the lock; each
 // holder gets a number, the generation, one above the last. What a holder is about to publish it publishes
-// only if the number on the disk is still its own: a process that was thought dead, and whose place was
-// taken, cannot put an old checkpoint among the new ones.
+// only if the number on disk is still its own: a process that was thought dead and was
+// replaced cannot put an old checkpoint among the new ones.
 //
 //   RUN/lock             who holds it: process, machine, since when, generation
-//   RUN/run.json         what was asked for and what came of it
-//   RUN/gemm.json        which algorithms its matrix products take, and which tiles its attention, where they
-//                        were chosen: device/tune_file.h
+//   RUN/run.json         the options and the outcome
+//   RUN/gemm.json        which algorithms its matmuls use, and which tiles its attention, where they
+//                        were chosen: tune/tune_file.h
 //   RUN/metrics.jsonl    one object per step and evaluation
-//   RUN/checkpoints/     train/checkpoint.h
+//   RUN/checkpoints/     train/checkpoint/checkpoint.h
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,17 @@ class RunFolder {
   // Error when another process has taken the folder since.
   void check_still_held() const;
 
-  // Moves what an earlier run left into a folder beside, RUN/earlier-<generation>, and returns that; empty
-  // when there was nothing. Nothing is deleted: to start afresh is not to throw away.
+  // Moves what an earlier run left into a subfolder, RUN/earlier-<generation>, and returns that; empty
+  // when there was nothing. Nothing is deleted: a restart throws nothing away.
   std::string set_aside() const;
 
  private:
-  void remove_unused() const;
+  struct NotOpen {};
+  RunFolder(NotOpen, std::string path);
+  void open();
+  void remove_unused() const noexcept;
 
-  std::string path_;
+  std::string path_, lock_path_;
   bool made_ = false;  // by this holder
   int lock_ = -1;
   uint64_t generation_ = 0;

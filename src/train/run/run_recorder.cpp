@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "train/run/text_generator.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // What the model makes of the prompt now; nothing where there is no tokenizer to read it with. Temperature a
@@ -22,7 +22,7 @@ std::string sample_text(const TrainRequest& r, const CheckpointParts& parts) {
 
 }  // namespace
 
-void RunKeeper::on_step(const StepReport& r) {
+void RunRecorder::on_step(const StepReport& r) {
   RunTotals& t = state_.totals;
   if (r.step == 1) t.first_loss = r.loss;
   t.last_loss = r.loss;
@@ -31,21 +31,27 @@ void RunKeeper::on_step(const StepReport& r) {
     t.tokens += r.tokens;
   }
   warm_ = true;
+  metrics_.on_step(r);
   view_.on_step(r);
 }
 
-void RunKeeper::on_save(const StepScalars& last) {
+void RunRecorder::on_evaluation(int64_t step, const Evaluation& e) {
+  metrics_.on_evaluation(step, e);
+  view_.on_evaluation(step, e);
+}
+
+void RunRecorder::on_save(const StepScalars& last) {
   state_.scalars = last;
   if (!request_.overfit) state_.loader = loader_.state();  // else the first batch is always the one
   saver_.save(state_);
   if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
 }
 
-void RunKeeper::on_sample(int64_t step) {
+void RunRecorder::on_sample(int64_t step) {
   if (const std::string text = sample(); !text.empty()) view_.on_sample_text(step, text);
 }
 
-std::string RunKeeper::sample() {
+std::string RunRecorder::sample() {
   try {
     return sample_text(request_, parts_);
   } catch (const Error& e) {
@@ -54,4 +60,4 @@ std::string RunKeeper::sample() {
   }
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

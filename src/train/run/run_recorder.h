@@ -1,27 +1,29 @@
-// Hears what the training loop reports, keeps the totals, saves, and tells the view.
+// Listens to the training loop: keeps the totals, saves, and feeds the metrics and the view.
 #pragma once
 
-#include "train/run/train.h"
 #include "train/checkpoint/checkpoint_manager.h"
+#include "train/run/run_metrics.h"
+#include "train/run/train.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-class RunKeeper final : public RunListener {
+class RunRecorder final : public RunListener {
  public:
-  RunKeeper(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunSaver& saver,
-            const BatchLoader& loader, TrainState state)
+  RunRecorder(const TrainRequest& request, const CheckpointParts& parts, TrainView& view, RunMetrics& metrics,
+              CheckpointManager& saver, const BatchLoader& loader, TrainState state)
       : request_(request),
         parts_(parts),
         view_(view),
+        metrics_(metrics),
         saver_(saver),
         loader_(loader),
         state_(std::move(state)) {}
 
   void on_step(const StepReport& r) override;
-  void on_evaluation(int64_t step, const Evaluation& e) override { view_.on_evaluation(step, e); }
+  void on_evaluation(int64_t step, const Evaluation& e) override;
   void on_save(const StepScalars& last) override;
   void on_sample(int64_t step) override;
-  // A picture of the model, not part of its training: where it cannot be made, that is said and no more.
+  // Shows the model, is not part of its training: where it cannot be made, a warning and no more.
   std::string sample();
 
   const TrainState& state() const { return state_; }
@@ -30,24 +32,25 @@ class RunKeeper final : public RunListener {
   const TrainRequest& request_;
   CheckpointParts parts_;
   TrainView& view_;
-  RunSaver& saver_;
+  RunMetrics& metrics_;
+  CheckpointManager& saver_;
   const BatchLoader& loader_;
   TrainState state_;
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 
-// One of the ranks beside the first: it saves its part when all do, and says nothing.
+// A rank other than the first: it saves its part when all do, and prints nothing.
 class SavingRank final : public RunListener {
  public:
-  SavingRank(RunSaver& saver, TrainState state) : saver_(saver), state_(std::move(state)) {}
+  SavingRank(CheckpointManager& saver, TrainState state) : saver_(saver), state_(std::move(state)) {}
   void on_save(const StepScalars& last) override {
     state_.scalars = last;
     saver_.save(state_);
   }
 
  private:
-  RunSaver& saver_;
+  CheckpointManager& saver_;
   TrainState state_;
 };
 
-}  // namespace kiln::cli
+}  // namespace kiln

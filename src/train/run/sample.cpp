@@ -1,12 +1,15 @@
 #include "train/run/sample.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "perf/timing/ceilings.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 std::vector<int32_t> prompt_tokens(const SampleRequest& r, const LoadedModel& m) {
@@ -53,7 +56,7 @@ SampleReport sample(const SampleRequest& r, const TextSink& sink, const WeightPr
   report.device = ctx.device().str();
   report.threads = ctx.pool().threads();
   report.parameters = m.parameters;
-  report.context = r.context > 0 ? r.context : m.config.max_positions;
+  report.context = r.context.value_or(m.config.max_positions);
   report.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   GenerateOptions options = r.generate;
@@ -74,4 +77,55 @@ SampleReport sample(const SampleRequest& r, const TextSink& sink, const WeightPr
   return report;
 }
 
-}  // namespace kiln::cli
+Json sample_json(const SampleRequest& r, const SampleReport& report) {
+  const Generation& g = report.generation;
+  auto samples = Json::array();
+  for (const GeneratedSample& s : g.samples)
+    samples.push_back({{"text", s.text}, {"tokens", s.tokens}, {"ended", s.ended}});
+  const auto known = [](double x) { return x > 0 ? Json(x) : Json(nullptr); };
+  return {{"command", "sample"},
+          {"checkpoint", report.folder},
+          {"parameters", report.parameters},
+          {"precision", r.model.precision},
+          {"device", report.device},
+          {"threads", report.threads},
+          {"prompt", r.prompt},
+          {"prompt_tokens", g.prompt_tokens},
+          {"text", g.samples[0].text},
+          {"tokens", g.samples[0].tokens.size()},
+          {"samples", samples},
+          {"seed", r.generate.seed},
+          {"temperature", r.generate.sampling.temperature},
+          {"top_k", r.generate.sampling.top_k > 0 ? Json(r.generate.sampling.top_k) : Json(nullptr)},
+          {"top_p", r.generate.sampling.top_p},
+          {"context", report.context},
+          {"slides", g.slides},
+          {"cache", r.generate.cache},
+          {"load_s", report.load_seconds},
+          {"prefill_s", g.prefill_seconds},
+          {"decode_s", g.decode_seconds},
+          {"prefill_tokens_per_s", g.prefill_tokens_per_second()},
+          {"decode_tokens_per_s", known(g.decode_tokens_per_second())},
+          {"bytes_per_step", report.weight_bytes + report.cache_bytes},
+          {"copy_bytes_per_s", known(report.copy_rate)},
+          {"predicted_tokens_per_s", known(report.predicted_tokens_per_second())}};
+}
+
+std::string speed_text(const SampleReport& report) {
+  const Generation& g = report.generation;
+  std::string text =
+      fmt::format("prefill {} tokens, {:.0f} a second", g.prompt_tokens, g.prefill_tokens_per_second());
+  if (g.steps > 0)
+    text += fmt::format("; decode {} tokens, {:.1f} a second", g.decoded, g.decode_tokens_per_second());
+  if (g.slides > 0) text += fmt::format("; the context was full {} time(s)", g.slides);
+  text += "\n";
+  if (report.copy_rate > 0)
+    text += fmt::format(
+        "a step reads {} of weights and {} of cache: {:.1f} a second at the copy rate of {}/s\n",
+        human({static_cast<std::size_t>(report.weight_bytes)}),
+        human({static_cast<std::size_t>(report.cache_bytes)}), report.predicted_tokens_per_second(),
+        human({static_cast<std::size_t>(report.copy_rate)}));
+  return text;
+}
+
+}  // namespace kiln

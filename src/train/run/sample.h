@@ -1,19 +1,21 @@
-// What `kiln sample` does, apart from how it is asked for and how it is printed.
+// What `kiln sample` does, apart from its options and its printing.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "base/json.h"
 #include "train/run/load_model.h"
 #include "train/run/text_generator.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct SampleRequest {
   ModelRequest model;
   std::string prompt = {};
   bool bos = false;  // the model's beginning-of-text token before the prompt
   GenerateOptions generate = {};
-  int64_t context = 0;  // 0: max_position_embeddings of the model
+  std::optional<int64_t> context = {};  // max_position_embeddings of the model
 };
 
 struct SampleReport {
@@ -35,4 +37,7 @@ void check_request(const SampleRequest& request);
 
 SampleReport sample(const SampleRequest& request, const TextSink& sink, const WeightProgress& progress);
 
-}  // namespace kiln::cli
+Json sample_json(const SampleRequest& request, const SampleReport& report);
+std::string speed_text(const SampleReport& report);
+
+}  // namespace kiln

@@ -20,10 +20,10 @@ double seconds_since(Clock::time_point start) {
 // What the model sees of B texts of equal length, and the logits of what follows them.
 class Window {
  public:
-  Window(RankContext& ctx, const Llama& model, const GenerateOptions& o, std::span<const int32_t> prompt)
+  Window(RankContext& ctx, const Model& model, const GenerateOptions& o, std::span<const int32_t> prompt)
       : ctx_(ctx), model_(model), B_(o.samples), texts_(static_cast<std::size_t>(B_)) {
     for (auto& text : texts_) text.assign(prompt.begin(), prompt.end());
-    // No more room than will be used.
+    // No more memory than will be used.
     context_ = std::min(o.context, size() + o.tokens);
     begin_ = std::max<int64_t>(0, size() - context_);
     if (o.cache) cache_.emplace(ctx, model.config(), model.dtype(), B_, context_);
@@ -72,7 +72,7 @@ class Window {
   }
 
   RankContext& ctx_;
-  const Llama& model_;
+  const Model& model_;
   int64_t B_, context_ = 0;
   std::vector<std::vector<int32_t>> texts_;  // whole, though only [begin_, end) is seen
   int64_t begin_ = 0, slides_ = 0;
@@ -105,7 +105,7 @@ Generation TextGenerator::generate(std::string_view prompt, const GenerateOption
   if (ids.empty()) {
     const auto end = tokenizer_.specials().end_of_text();
     if (!end)
-      throw Error("the prompt is empty, and the tokenizer has no end-of-text token to begin behind",
+      throw Error("the prompt is empty, and the tokenizer has no end-of-text token to start from",
                   "give a prompt", ErrorKind::usage);
     ids.push_back(*end);
   }
@@ -115,8 +115,8 @@ Generation TextGenerator::generate(std::string_view prompt, const GenerateOption
 Generation TextGenerator::generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                                    const TextSink& sink) {
   check_options(options);
-  if (ctx_.device().is_meta()) throw Error("a model on meta has no values to make a text with");
-  if (prompt.empty()) throw Error("generation needs at least one token to begin with");
+  if (ctx_.device().is_meta()) throw Error("a model on meta has no values to generate with");
+  if (prompt.empty()) throw Error("generation needs at least one token to start from");
   const auto V = static_cast<std::size_t>(model_.config().vocab);
   // What the model has beyond the tokenizer's vocabulary is padding: no text stands for it.
   const std::size_t known = std::min(V, static_cast<std::size_t>(tokenizer_.vocab_size()));
@@ -132,7 +132,7 @@ Generation TextGenerator::generate(std::span<const int32_t> prompt, const Genera
   const auto B = static_cast<std::size_t>(options.samples);
   result.samples.resize(B);
   std::vector<Utf8Stream> shown(B);
-  std::vector<int32_t> next(B, 0);  // one that has ended is fed anything: nobody reads what follows
+  std::vector<int32_t> next(B, 0);  // one that has ended is fed anything: what follows is not read
   Sampler sampler(options.sampling, options.seed);
   const auto show = [&](std::size_t b, const std::string& piece) {
     result.samples[b].text += piece;

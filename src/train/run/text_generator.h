@@ -1,9 +1,9 @@
-// A model goes on with a text. Works on the live model of a training run as well as on one from disk: it
+// Generates from a prompt. Works on the live model of a training run as well as on one from disk: it
 // needs the rank, the model and its tokenizer, records nothing and changes nothing.
 //
-// The model sees a window of at most `context` tokens. When it is full, the first part is forgotten: the last
-// half of the window is read again as a new text, from position 0 on, and generation goes on behind it. So a
-// text can be longer than the context, at the price of one such reading per half window.
+// The model sees a window of at most `context` tokens. When it is full, the first part is dropped: the last
+// half of the window is read again as a new text, from position 0 on, and generation continues behind it. So
+// a text can be longer than the context, at the cost of one prefill per half window.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "data/tokenizer.h"
-#include "model/llama.h"
+#include "model/model.h"
 #include "model/sampler.h"
 
 namespace kiln {
 
 struct GenerateOptions {
   int64_t tokens = 100;   // of each sample, at most
-  int64_t samples = 1;    // made together: one reading of the weights serves all of them
-  int64_t context = 256;  // tokens the model sees at once
+  int64_t samples = 1;    // one batch: one reading of the weights serves all of them
+  int64_t context = 256;  // context window, tokens
   SamplerOptions sampling = {};
   uint64_t seed = 0;
   bool cache = true;               // off: every token computes the whole window again; the same text, slowly
@@ -44,7 +44,7 @@ struct Generation {
   double prefill_seconds = 0, decode_seconds = 0;  // sampling counts as decoding
 
   double prefill_tokens_per_second() const;  // of one prompt
-  double decode_tokens_per_second() const;   // of all samples together; 0 where there was no step
+  double decode_tokens_per_second() const;   // over all samples; 0 where there was no step
 };
 
 // Whole characters of a sample, as soon as they are known.
@@ -53,7 +53,7 @@ using TextSink = std::function<void(int64_t sample, std::string_view piece)>;
 class TextGenerator {
  public:
   // All three must outlive this.
-  TextGenerator(RankContext& ctx, const Llama& model, const Tokenizer& tokenizer)
+  TextGenerator(RankContext& ctx, const Model& model, const Tokenizer& tokenizer)
       : ctx_(ctx), model_(model), tokenizer_(tokenizer) {}
 
   // Special tokens in the prompt are recognised. An empty one begins a new text: it stands for the end of the
@@ -64,7 +64,7 @@ class TextGenerator {
 
  private:
   RankContext& ctx_;
-  const Llama& model_;
+  const Model& model_;
   const Tokenizer& tokenizer_;
 };
 

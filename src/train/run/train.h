@@ -1,47 +1,55 @@
-// What `kiln train` does, apart from how it is asked for and how it is printed.
+// What `kiln train` does, apart from its options and its printing.
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "data/training_text.h"
+#include "dist/strategy/strategies.h"
 #include "model/config.h"
+#include "model/model_options.h"
+#include "optim/optimizers.h"
 #include "perf/model/model_flops.h"
-#include "train/memory_prediction.h"
 #include "train/checkpoint/checkpoint_manager.h"
+#include "train/memory_prediction.h"
 #include "train/run/train_loop.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-// In the order a person thinks of them, at the price of some padding.
-struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
+// The options of a run: fields and their defaults. What each is called on the command line, in a run
+// config and in run.json, and what it may be, is declared once, by add_train_options. ModelOptions say which
+// model.
+struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance.Padding)
+  TrainRequest() : ModelOptions{.sizes = {"micro"}} {}
+
   std::string run;        // the run's folder
-  bool fresh = false;     // do not go on with what is there
+  bool fresh = false;     // do not resume what is there
   std::string text;       // file, folder, or token folder; empty: kiln's own sources
   std::string tokenizer;  // where the text is not tokens already; empty: the model's own, else bytes
-  int32_t vocab = 0;      // above 0: instead of it, a BPE of so many tokens trained on the text
-  std::string size = "micro";
-  std::string model;               // instead of a size: a config.json, or a Hugging Face folder to begin from
-  int64_t kv_heads = 0;            // 0: as the model has it
-  bool tied = false;               // the head is the embedding
-  std::string precision = "fp32";  // by the names of parse_precision
-  std::string recompute = "none";  // by the names of parse_recompute
+  std::optional<int32_t> train_bpe;  // instead of it: a BPE of so many tokens trained on the text
+  std::string precision = "fp32";
+  std::string recompute = "none";
   std::string preset = "optimized";  // or baseline
   std::string variants;              // attention=naive,qkv=split,...: on top of the preset
   LossScaling loss_scale;            // of --precision fp16
   Device device = Device::cpu();
   std::string graph = "auto";     // on, off; auto: where the device can capture the step
   std::string prefetch = "auto";  // on, off; auto: a thread reads ahead, and where the device has streams
-                                  // batches cross beside the step before
-  std::string tune = "auto";      // a file of kiln tune, off; auto: the one beside the run's folder, if any
+                                  // batches are copied during the step before
+  std::string tune = "auto";      // a file of kiln tune, off; auto: the one next to the run's folder, if any
   int64_t steps = 500;
   int64_t batch = 8, context = 128;
   int micro_steps = 1;
-  double lr = 1e-3, min_lr = -1;  // below 0: a tenth of lr
-  int64_t warmup = -1;            // below 0: a tenth of the steps, at most 100
-  double decay = 0.1, clip = 1;
+  double lr = 1e-3;
+  std::string schedule = "cosine";  // by the names of schedule_names()
+  std::optional<double> min_lr;     // a tenth of lr
+  std::optional<int64_t> warmup;    // a tenth of the steps, at most 100
+  OptimizerOptions optimizer;
+  double clip = 1;
   int64_t eval_every = 0, eval_batches = 10;
-  int64_t save_every = -1;  // below 0: a tenth of the steps, from 50 to 1000
+  std::optional<int64_t> save_every;  // a tenth of the steps, from 50 to 1000
   int keep = 3;
   bool stop_on_save_error = false;
   int64_t sample_every = 0;    // steps; 0: only after the last
@@ -49,27 +57,27 @@ struct TrainRequest {     // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string prompt;          // empty: the beginning of a line
   double held_out = 0.1;
   bool overfit = false;
-  int threads = 0;  // of each rank; 0: all, shared out
+  int threads = 0;  // of each rank; 0: all, split among ranks
   uint64_t seed = 0;
   std::string strategy = "none";  // by the names of strategy_names()
   int ranks = 1;                  // each takes its part of the batch
   int tensor_ranks = 1;           // of them, those that hold one model between them and take the same part
   std::string transport = "auto";
-  double bucket_mb = 25;
-  int fsdp_prefetch = 1;     // weights under way while one is in use
-  bool bucket_auto = false;  // instead: as the link is (auto_bucket.h)
-  std::string link;          // of LinkModel::parse: collectives are paced as on it; empty: they are not
-  std::string results;       // the folder whose results.jsonl may know the link
+  double bucket_mb = StrategyOptions().bucket_mb;
+  bool bucket_auto = false;                        // instead: as the link is (auto_bucket.h)
+  int fsdp_prefetch = StrategyOptions().prefetch;  // weights in flight while one is in use
+  std::string link;     // of LinkModel::parse: collectives are paced as on it; empty: they are not
+  std::string results;  // the folder whose results.jsonl may know the link
   std::string wire = "fp32";
-  bool canonical = false;  // the same bits on any number of ranks
-  int chunks = 0;          // of a step's batch, which are then summed in a fixed order; 0: chunks_of
+  bool canonical = false;     // the same bits on any number of ranks
+  std::optional<int> chunks;  // of a step's batch, which are then summed in a fixed order
 };
 
 // What is known once everything is set up and before the first step.
 struct TrainSetup {
   ModelConfig model;
   int64_t first_step = 0;  // steps that an earlier part of the run did
-  std::string resumed;     // the checkpoint it goes on from; empty: from the beginning
+  std::string resumed;     // the checkpoint it resumed from; empty: from the beginning
   int64_t parameters = 0;  // elements
   ParamGroups groups;      // of them
   MemoryStats memory;      // predicted
@@ -77,11 +85,12 @@ struct TrainSetup {
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t tokens_per_step = 0;
   int threads = 1;
-  double step_flops = 0;  // model operations of one step, all micro-steps together
+  double step_flops = 0;  // model FLOPs of one step, all its micro-steps
   double peak_flops = 0;  // a second, measured: what this machine's multiply-adds reach
   std::string isa;
   std::string transport;  // what carries the ranks' collectives
-  std::string products;   // where the choices of its matrix products are kept; empty: the library's own
+  std::string products;   // where the choices of its GEMM algorithms are kept; empty: the library's own
+  std::vector<double> earlier_losses;  // of the steps that an earlier part did, where its metrics are there
 };
 
 struct TrainOutcome {
@@ -93,6 +102,8 @@ struct TrainOutcome {
   RunTotals totals;       // of the whole run
   std::string sample;     // what the model writes now; empty where there is no tokenizer
   std::string transport;  // what carried the ranks' collectives
+  std::string metrics;    // metrics.jsonl of the whole run
+  bool metrics_complete = true;
 };
 
 class TrainView : public RunListener {
@@ -105,11 +116,12 @@ class TrainView : public RunListener {
   virtual void on_memory(const MemoryStats& /*measured*/) {}  // after the last step
 };
 
-// Throws Error(usage) for a request that cannot be, before anything is read.
+// Throws Error(usage) for a request that cannot be, before anything is read: each option by its declaration,
+// then a summary of all.
 void check_request(const TrainRequest& request);
 
-// Goes on with what the run's folder holds, or begins. Throws when the last save failed, after all else is
+// Resumes what the run's folder holds, or starts. Throws when the last save failed, after all else is
 // done.
 TrainOutcome train(const TrainRequest& request, TrainView& view, const std::atomic<bool>& stop);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,5 +1,5 @@
-// Step after step until the last one, an error, or a request to stop: what lies around train/step.cpp. Says
-// what happened through a listener, and leaves printing and files to others.
+// Step after step until the last one, an error, or a request to stop: the loop around train/step.cpp. Reports
+// to a listener, and leaves printing and files to others.
 #pragma once
 
 #include <atomic>
@@ -45,18 +45,18 @@ class RunListener {
   virtual ~RunListener() = default;
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(int64_t /*step*/, const Evaluation&) {}
-  // The device is idle, and everything stands as that step left it.
+  // The device is idle, and everything is as that step left it.
   virtual void on_save(const StepScalars& /*last*/) {}
   virtual void on_sample(int64_t /*step*/) {}
 };
 
-class TrainingRun {
+class TrainLoop {
  public:
   // `validation` may be null: then nothing is evaluated.
-  TrainingRun(RankContext& ctx, Llama& model, TrainStep& step, const StepOptions& shape, BatchLoader& loader,
-              std::shared_ptr<const TokenSet> validation, const RunOptions& options);
+  TrainLoop(RankContext& ctx, Model& model, TrainStep& step, const StepOptions& shape, BatchLoader& loader,
+            std::shared_ptr<const TokenSet> validation, const RunOptions& options);
 
-  // Trains until `options.steps` or until `stop` is set; the step that is under way is finished either way.
+  // Trains until `options.steps` or until `stop` is set; the current step is finished either way.
   // Returns the number of steps done, those before `first` with them.
   int64_t run(RunListener& listener, const std::atomic<bool>& stop);
 
@@ -68,12 +68,12 @@ class TrainingRun {
   void pause(RunListener& listener, int64_t step);
   void finish(RunListener& listener, int64_t step, bool stopped);
   std::span<const HostBatch> batches();
-  StepScalars settle(RunListener& listener);  // waits for the last step and reports it
+  StepScalars finish_step(RunListener& listener);  // waits for the last step and reports it
   void report(RunListener& listener, const StepScalars& result, double seconds, double host_wait_ms);
   void evaluate_now(RunListener& listener, int64_t after);
 
   RankContext& ctx_;
-  Llama& model_;
+  Model& model_;
   TrainStep& step_;
   StepOptions shape_;
   BatchLoader& loader_;

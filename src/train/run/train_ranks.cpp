@@ -5,11 +5,13 @@
 #include <filesystem>
 
 #include "dist/comm/reduce_ranks.h"
-#include "kiln/train_options.h"
+#include "dist/launch/transports.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/presets.h"
+#include "train/run/run_record.h"
+#include "train/run/train_options.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 double read(RankContext& ctx, const Tensor& one) {
@@ -26,7 +28,7 @@ Tensor written(RankContext& ctx, double value) {
 
 }  // namespace
 
-const TrainingText& TrainShare::text(const TrainRequest& r, ThreadPool& pool) {
+const TrainingText& SharedDataset::text(const TrainRequest& r, ThreadPool& pool) {
   const std::lock_guard lock(mutex_);
   if (!text_) text_ = read_training_text(r.text, text_of(r), pool);
   return *text_;
@@ -34,25 +36,27 @@ const TrainingText& TrainShare::text(const TrainRequest& r, ThreadPool& pool) {
 
 RanksRequest ranks_of(const TrainRequest& r) {
   RanksRequest ranks = launched_request();
-  const bool launched = ranks.world > 1 || ranks.transport != "threads";
+  const bool launched = ranks.world > 1 || find_transport(ranks.transport).processes;
+  const bool processes = r.transport != "auto" && find_transport(r.transport).processes;
   if (launched && r.ranks != ranks.world)
     throw Error(cat("--ranks is ", r.ranks, ", and ", ranks.world, " were started"), "leave --ranks out",
                 ErrorKind::usage);
   const bool told = std::getenv(kTransportVariable) != nullptr;  // else it was a guess
-  if (launched && !told && (r.transport == "mpi" || r.transport == "nccl")) ranks.transport = r.transport;
+  if (launched && !told && processes) ranks.transport = r.transport;
   if (launched && r.transport != "auto" && r.transport != ranks.transport)
     throw Error(cat("--transport is ", r.transport, ", and the ranks were started with ", ranks.transport),
                 cat("`kiln run --transport ", r.transport, " ...` starts them so"), ErrorKind::usage);
-  if (!launched && (r.transport == "mpi" || r.transport == "nccl"))
-    throw Error(cat("--transport is ", r.transport, ", and nobody has started its ranks"),
+  if (!launched && processes)
+    throw Error(cat("--transport is ", r.transport, ", and its ranks have not been started"),
                 cat("kiln run --nproc ", std::max(2, r.ranks), " --transport ", r.transport, " -- train ..."),
                 ErrorKind::usage);
-  if (ranks.transport == "threads" && r.ranks > kMaxThreadRanks)
+  const TransportRow& row = find_transport(ranks.transport);
+  if (!row.processes && r.ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", r.ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
   if (r.canonical) {
-    ranks.sums = RankSums::ranked;  // NCCL would choose an order of its own
-    ranks.comm.sums_in_scratch = ranks.transport == "nccl";
+    ranks.reduction = ReductionOrder::deterministic;  // NCCL would choose its own order
+    ranks.comm.reduction_in_scratch = row.reduction_in_scratch;
   }
   ranks.world = r.ranks;
   ranks.config = options_text(r);
@@ -94,9 +98,9 @@ std::optional<TuneFile> same_tuning(RankContext& ctx, Communicator& comm,
   text.resize(static_cast<std::size_t>(bytes));
   const Tensor letters = ctx.empty({bytes}, DType::u8, Tag::workspace);
   ctx.upload(letters, text.data());
-  comm.broadcast(ctx, letters, 0, "choices of products").wait(ctx);
+  comm.broadcast(ctx, letters, 0, "GEMM choices").wait(ctx);
   ctx.download(text.data(), letters);
-  TuneFile file = parse_tune_file(text, "what the first rank has chosen");
+  TuneFile file = parse_tune_file(text, "choices of the first rank");
   if (here && !why_not_here(file, *here, "").empty()) return std::nullopt;
   return file;
 }
@@ -106,7 +110,7 @@ std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm,
   if (comm.world() == 1) return found;
   const auto name = found ? std::filesystem::path(*found).filename().string() : std::string();
   const Tensor step = written(ctx, static_cast<double>(step_of_checkpoint(name).value_or(0)));
-  comm.broadcast(ctx, step, 0, "the checkpoint to go on from").wait(ctx);
+  comm.broadcast(ctx, step, 0, "the checkpoint to resume").wait(ctx);
   const auto from = static_cast<int64_t>(read(ctx, step));
   if (from == 0) return std::nullopt;
   return (std::filesystem::path(run) / "checkpoints" / checkpoint_name(from)).string();
@@ -120,4 +124,4 @@ std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm, int64_
   };
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -6,16 +6,16 @@
 #include <optional>
 #include <string>
 
-#include "tune/tune_file.h"
 #include "dist/launch/ranks.h"
 #include "train/run/train.h"
+#include "tune/tune_file.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 // Of the ranks that are threads of one process.
-class TrainShare {
+class SharedDataset {
  public:
-  // Read once, by whoever comes first; the others wait.
+  // Read once, by the first rank that comes; the others wait.
   const TrainingText& text(const TrainRequest& request, ThreadPool& pool);
 
  private:
@@ -38,15 +38,15 @@ bool any_rank(RankContext& ctx, Communicator& comm, bool mine);  // does any say
 std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm, const std::string& run,
                                            const std::optional<std::string>& found);
 
-// The choices of products that the first rank has taken: all must compute with the same. Those that hold for
+// The GEMM choices of the first rank: all must compute with the same. Those that hold for
 // another GPU than this rank's are none.
 std::optional<TuneFile> same_tuning(RankContext& ctx, Communicator& comm,
                                     const std::optional<TuneFile>& first,
                                     const std::optional<TunePlace>& here);
 
 // For RunOptions::agree_to_stop of a run that has `done` so many steps. A device that works ahead of the host
-// is asked now and then only, since the answer has to be waited for. Each time the launcher is told which
+// is polled only occasionally, since the answer takes a wait. Each time the launcher is notified which
 // step comes next.
 std::function<bool(bool)> agreement(RankContext& ctx, Communicator& comm, int64_t done);
 
-}  // namespace kiln::cli
+}  // namespace kiln

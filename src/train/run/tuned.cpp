@@ -8,7 +8,7 @@
 #include "device/gpu_info.h"
 #include "ops/attention/tile_choice.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,9 +25,9 @@ std::string without_tiles(const std::string& path, std::size_t dropped) {
   return cat(path, ": tiles for ", dropped, " shapes of attention are not in this kiln");
 }
 
-// "12 matrix products and 3 shapes of attention"
+// "12 matmuls and tiles for 3 shapes of attention"
 std::string what_is_chosen(const TuneFile& file) {
-  return cat(file.choices.size(), " matrix products",
+  return cat(file.choices.size(), " matmuls",
              file.attention.empty() ? std::string()
                                     : cat(" and tiles for ", file.attention.size(), " shapes of attention"));
 }
@@ -37,19 +37,19 @@ std::optional<TuneFile> tuning_of_earlier_part(const RunFolder& run, const std::
   const std::string path = run.file("gemm.json");
   const bool kept = fs::exists(path);
   if (tune != "auto" && (here || kept))
-    say(cat("--tune ", tune, " is left aside: the run goes on ",
-            kept ? cat("with the products of ", path) : std::string("without choices, as it began")));
+    say(cat("--tune ", tune, " is ignored: the run resumes ",
+            kept ? cat("with the choices in ", path) : std::string("without choices, as it started")));
   if (!kept) return std::nullopt;
-  TuneFile file =
-      read_tune_file(path, "without it the run goes on with the library's own products, and other last bits");
+  TuneFile file = read_tune_file(
+      path, "without it the run resumes with the library's default algorithms, and other last bits");
   const std::string why = here ? why_not_here(file, *here, path) : cat(path, " holds for ", file.place.gpu);
   if (!why.empty()) {
-    say(cat(why, ": the run goes on without its choices, and its last bits may differ"));
+    say(cat(why, ": the run resumes without its choices, and its last bits may differ"));
     return std::nullopt;
   }
   if (const std::size_t dropped = drop_tiles_of_others(file))
     say(cat(without_tiles(path, dropped),
-            ": the run goes on with the defaults, and its last bits may differ"));
+            ": the run resumes with the defaults, and its last bits may differ"));
   return file;
 }
 
@@ -81,13 +81,13 @@ std::optional<TuneFile> find_tuning(const std::string& tune, const std::string& 
   TuneFile file = read_tune_file(path);
   if (const std::string why = why_not_here(file, *here, path); !why.empty()) {
     if (!by_itself) throw Error(why, kAgain);
-    say(cat(why, ": it is left aside; ", kAgain));
+    say(cat(why, ": ignored; ", kAgain));
     return std::nullopt;
   }
   if (const std::string why = why_no_such_tiles(file.attention); !why.empty()) {
     if (!by_itself) throw Error(cat(path, ": ", why), kAgain);
     say(cat(without_tiles(path, drop_tiles_of_others(file)),
-            " and left aside; run `kiln tune attention` again"));
+            " and ignored; run `kiln tune attention` again"));
   }
   say(cat("as chosen in ", path, ": ", what_is_chosen(file)));
   return file;
@@ -139,4 +139,4 @@ TuneFile earlier_choices(const std::string& path, const TunePlace& here, const S
   return file;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,4 +1,4 @@
-// Which measured choices, of matrix products and of attention's tiles, a command takes: --tune FILE|auto|off.
+// Which measured choices, of GEMM algorithms and of attention's tiles, a command takes: --tune FILE|auto|off.
 // And where the commands that measure put them.
 #pragma once
 
@@ -8,18 +8,18 @@
 
 #include "autograd/rank_context.h"
 #include "device/device.h"
-#include "tune/tune_file.h"
 #include "train/run/run_folder.h"
+#include "tune/tune_file.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-// Of the device's products; nothing where they are kiln's own, and there is no choice.
+// Of the device's GEMMs; nothing where they are kiln's own, and there is no choice.
 std::optional<TunePlace> tune_place(const Device& device);
 
 using Say = std::function<void(const std::string& line)>;
 
 // auto: the file for this GPU in `folder`, where there is one and its choices hold here. A file that is named
-// must be there and must hold. What was taken, or left, is said in a line.
+// must be there and must hold. What was taken, or left, is reported in a line.
 std::optional<TuneFile> find_tuning(const std::string& tune, const std::string& folder,
                                     const std::optional<TunePlace>& here, const Say& say);
 
@@ -27,8 +27,8 @@ std::optional<TuneFile> find_tuning(const std::string& tune, const std::string& 
 void use_tuning(RankContext& ctx, const TuneFile& tuning);
 
 // A training run takes its choices once, at its start, and keeps them in its folder: another algorithm has
-// other last bits, and a run that goes on must end in those of one that never stopped. One that began without
-// choices goes on without, whatever --tune says. Called before anything of the run is computed.
+// other last bits, and a resumed run must end in those of one that never stopped. One that started without
+// choices continues without, whatever --tune says. Called before anything of the run is computed.
 std::optional<TuneFile> tuning_of_run(const RunFolder& run, bool resumes, const std::string& tune,
                                       const std::optional<TunePlace>& here, const Say& say);
 
@@ -39,4 +39,4 @@ void check_tune_path(const std::string& path);
 // What the file holds already, where that still counts.
 TuneFile earlier_choices(const std::string& path, const TunePlace& here, const Say& say);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -29,7 +29,7 @@ void check(CUptiResult result, const char* call) {
                         : "");
 }
 
-// CUPTI hands its callbacks no argument of ours and may call them from a thread of its own, even while the
+// CUPTI hands its callbacks no argument of ours and may call them from its own thread, even while the
 // process ends: so there is one for the process, and it is never destroyed.
 struct Call {
   CUpti_CallbackDomain domain;
@@ -42,7 +42,7 @@ struct Sink {
   std::mutex mutex;
   std::vector<KernelRecord> records;
   std::vector<Call> calls;
-  int64_t lost = 0;  // without room or without times
+  int64_t lost = 0;  // dropped for lack of memory, or without times
   bool in_use = false;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMajor = CUPTI_API_VERSION / 10000;  // layouts of records change with it
 
-// Toolkits keep it beside the other libraries or in a folder of its own, which no run path names.
+// Toolkits keep it next to the other libraries or in its own folder, which no run path names.
 std::vector<std::string> places() {
   const std::vector<std::string> names = {cat("libcupti.so.", kMajor), "libcupti.so"};
   std::vector<std::string> paths = names;

@@ -1,4 +1,4 @@
-// CUPTI's functions, loaded when first asked for: a machine without the library runs everything but what
+// CUPTI's functions, loaded when first requested: a machine without the library runs everything but what
 // needs it.
 #pragma once
 

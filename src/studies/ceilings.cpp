@@ -6,7 +6,7 @@
 #include "device/gpu_info.h"
 #include "perf/timing/device_ceilings.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 NamedRate cpu_flops(const CpuCeilings& c, DType dtype, CpuIsa isa) {
@@ -16,7 +16,7 @@ NamedRate cpu_flops(const CpuCeilings& c, DType dtype, CpuIsa isa) {
   return {"fma", rate};
 }
 
-// On a GPU the best there is to compare with: a large device copy, and the library's matrix product.
+// On a GPU the best rates to compare with: a large device copy, and the library's GEMM.
 Ceilings gpu_ceilings(RankContext& ctx, const std::vector<DType>& dtypes) {
   const DeviceCeilings measured = measure_device_ceilings(ctx, {.dtypes = dtypes});
   Ceilings c;
@@ -61,11 +61,18 @@ void set_bound(BenchRow& row, const Ceilings& c, const Device& device) {
   row.achieved = copy ? row.bytes_per_second() : row.flops_per_second();
   row.ratio = row.achieved / row.ceiling;
   row.in_cache = row.cost.bytes < cache_bytes(device);
+  // On a GPU several sets of tensors alternate, so that none is still in the cache.
+  const bool stays = row.in_cache && device.type == DeviceType::cpu;
+  row.cached_roofline = by_flops;
   auto seconds = [&](const Cost& cost) {
     return std::max(cost.bytes / c.copy, cost.flops / flops.per_second);
   };
-  row.predicted = row.floor = seconds(row.cost);
-  for (const Cost& other : row.others) row.floor = std::min(row.floor, seconds(other));
+  row.own_roofline = row.roofline = seconds(row.cost);
+  for (const Cost& other : row.others) {
+    row.roofline = std::min(row.roofline, seconds(other));
+    row.cached_roofline = std::min(row.cached_roofline, other.flops / flops.per_second);
+  }
+  if (!stays) row.cached_roofline = std::min(row.own_roofline, row.roofline);
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

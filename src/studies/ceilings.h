@@ -3,10 +3,10 @@
 
 #include <map>
 
-#include "studies/op/op.h"
 #include "perf/timing/ceilings.h"
+#include "studies/op/op.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct Ceilings {
   double copy = 0;  // bytes/s, read and written
@@ -34,4 +34,4 @@ double cache_bytes(const Device& device);
 // Which ceiling is the nearer one for this row, and how close it came.
 void set_bound(BenchRow& row, const Ceilings& ceilings, const Device& device);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,14 +1,16 @@
 // What the pages of all benches share: how figures are written, and the line of a result that is kept.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "studies/op/op.h"
+#include "base/json.h"
 #include "report/tables/text_table.h"
+#include "rows/schema.h"
+#include "studies/op/op.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 inline double ms(double seconds) { return 1e3 * seconds; }
 
@@ -18,15 +20,17 @@ std::string digits(double x);
 // Bytes in MiB, to a hundredth.
 std::string fine_mib(double bytes);
 
-std::string dump(const nlohmann::ordered_json& page, int indent);
+std::string dump(const Json& page, int indent);
 
-// Where rows were measured, and the ceilings measured beside them; product rates in TFLOP/s. `when` says of
+std::string own_build();  // the build id
+
+// Where rows were measured, and the ceilings measured with them; GEMM rates in TFLOP/s. `when` says of
 // the ceilings when they were measured.
 std::string place_line(const std::string& device, const std::string& device_name, int threads,
                        const std::string& isa, double copy, const std::vector<NamedRate>& flops,
                        const std::string& when = "measured here");
 
-// A report's page in each form, and the one that was asked for.
+// A report's page in each form, and the one that was requested.
 template <class Report>
 struct PageForms {
   using Page = std::string (*)(const Report&);
@@ -50,25 +54,44 @@ struct PageForms {
 
 // A report is one of BenchReport and BenchStepReport: they state where they ran and the ceilings alike.
 template <class Report>
-nlohmann::ordered_json host_json(const Report& r) {
+Json host_json(const Report& r) {
   return {{"device_name", r.device_name}, {"isa", r.isa}, {"threads", r.threads}};
 }
 
 template <class Report>
-nlohmann::ordered_json ceilings_json(const Report& r) {
-  nlohmann::ordered_json flops = nlohmann::ordered_json::object();
+Json ceilings_json(const Report& r) {
+  Json flops = Json::object();
   for (const NamedRate& f : r.flops) flops[f.name] = f.per_second / 1e9;
   return {{"copy_gb_per_s", r.copy / 1e9}, {"gflop_per_s", flops}};
 }
 
-// Mean, spread and interval of a timing, under the names every stored row has.
-nlohmann::ordered_json timing_json(const Timing& t);
+// The document of --json, but for what is a study's own.
+template <class Report>
+Json bench_document(const std::string& command, const Report& r, const std::vector<Json>& rows) {
+  return {{"command", command},      {"device", r.device},           {"host", host_json(r)},
+          {"build_id", own_build()}, {"ceilings", ceilings_json(r)}, {"rows", rows}};
+}
+
+// Mean, spread and interval of a timing, under the names every stored row has; and its columns.
+Json timing_json(const Timing& t);
+std::span<const ColumnForm> timing_forms();
+template <class Row>
+Column<Row> timing_columns(Json (*get)(const Row&)) {
+  return {.key = "", .title = "", .get = get, .group = timing_forms()};
+}
+
+// How many times faster than naive a row is; of naive itself there is no comparison.
+Json speedup_json(const std::optional<double>& speedup, const std::optional<Comparison>& versus);
+std::span<const ColumnForm> speedup_forms();
+template <class Row>
+Column<Row> speedup_columns(Json (*get)(const Row&)) {
+  return {.key = "", .title = "", .get = get, .group = speedup_forms()};
+}
 
 // The bytes of every tag that has any.
-nlohmann::ordered_json tags_json(const PerTag<std::size_t>& tags);
+Json tags_json(const PerTag<std::size_t>& tags);
 
 // For results.jsonl: a row with its samples, and where and when it was measured.
-std::string result_line(const std::string& command, const nlohmann::ordered_json& row, const Timing& timing,
-                        const nlohmann::ordered_json& host);
+std::string result_line(const std::string& command, const Json& row, const Timing& timing, const Json& host);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -2,9 +2,9 @@
 
 #include "device/cpu/cpu_features.h"
 #include "device/gpu_info.h"
-#include "kiln/bench_check.h"
+#include "studies/variant_check.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 std::string device_name(const Device& device) {
   if (device.type == DeviceType::cpu) return cpu_model();
@@ -35,4 +35,4 @@ MeasuredPlace measure_place(const Device& device, int threads, const std::vector
   return place;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

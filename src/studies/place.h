@@ -1,4 +1,4 @@
-// Where a bench ran: the device's name, and the ceilings its rows are put beside.
+// Where a bench ran: the device's name, and the ceilings its rows are compared with.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include "autograd/precision.h"
 #include "studies/ceilings.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct MeasuredPlace {
   std::string name, isa;
@@ -19,7 +19,7 @@ std::string device_name(const Device& device);
 // Without ceilings, which take seconds.
 MeasuredPlace find_place(const Device& device, int threads);
 
-// In a context of its own: what the rows left in theirs is not in its way.
+// In its own context: what the rows left in theirs is not in its way.
 MeasuredPlace measure_place(const Device& device, int threads, const std::vector<DType>& dtypes);
 
 // The same for steps in the formats they compute in, noted in their report.
@@ -43,4 +43,4 @@ MeasuredPlace note_place(Report& report, const Device& device, int threads, cons
   return place;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -6,71 +6,73 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "rows/row_status.h"
+#include "rows/row_values.h"
 #include "studies/ablation/ablation_row.h"
 #include "studies/sweep/sweep.h"
-#include "report/result_table.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
-
-using nlohmann::json;
 
 // 16 hexadecimal digits of all that decides the study's figures.
 std::string study_id(const AblateRequest& r, const MeasuredPlace& place) {
   SweepRequest study;
   study.command = "ablate";
   study.place = fmt::format("{}\n{}\n{}", r.device.str(), place.name, build_info().build_id);
-  study.words = {fmt::format("size={}", r.size.name),
-                 fmt::format("vocab={}", r.size.vocab),
-                 fmt::format("batch={}", r.batch),
-                 fmt::format("ctx={}", r.context),
-                 fmt::format("warmup={}", r.warmups),
-                 fmt::format("steps={}", r.steps),
-                 fmt::format("gate={}", r.gate_steps),
-                 fmt::format("tolerance={}", r.tolerance),
-                 fmt::format("threads={}", place.threads),
-                 fmt::format("seed={}", r.seed),
-                 fmt::format("only={}", fmt::join(r.only, ","))};
+  const ModelConfig& m = r.size.config;
+  study.args = {
+      fmt::format("size={}", r.size.name),
+      fmt::format("shape={},{},{},{},{},{}", m.layers, m.d_model, m.d_ff, m.heads, m.kv_heads, m.tied),
+      fmt::format("vocab={}", r.size.config.vocab),
+      fmt::format("batch={}", r.batch),
+      fmt::format("ctx={}", r.context),
+      fmt::format("warmup={}", r.warmups),
+      fmt::format("steps={}", r.steps),
+      fmt::format("gate={}", r.gate_steps),
+      fmt::format("tolerance={}", r.tolerance),
+      fmt::format("threads={}", place.threads),
+      fmt::format("seed={}", r.seed),
+      fmt::format("only={}", fmt::join(r.only, ","))};
+  // One is left out, so that rows of before the option are found.
+  if (r.micro_steps > 1) study.args.push_back(fmt::format("grad-accum={}", r.micro_steps));
   return cell_id(study, {});
 }
 
 // The latest of its place, with the same switches on.
-const json* latest_of(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned) {
-  const auto found = std::find_if(rows.rbegin(), rows.rend(), [&](const json& row) {
-    return word_at(row, "study") == study && word_at(row, "group") == planned.group &&
-           word_at(row, "switch") == planned.name && row.value("switches", json()) == json(planned.on);
+const Json* latest_of(const std::vector<Json>& rows, const std::string& study, const PlannedRow& planned) {
+  const auto found = std::find_if(rows.rbegin(), rows.rend(), [&](const Json& row) {
+    return text_at(row, "study") == study && text_at(row, "group") == planned.group &&
+           text_at(row, "switch") == planned.name && row.value("switches", Json()) == Json(planned.on);
   });
   return found == rows.rend() ? nullptr : &*found;
 }
 
 // One that need not be measured again. A failure is worth another try, and there may be more memory by now;
-// what was predicted by other ceilings does not stand beside the rest.
-const json* find_row(const std::vector<json>& rows, const std::string& study, const PlannedRow& planned,
-                     const json& ceilings) {
-  const json* row = latest_of(rows, study, planned);
-  if (row == nullptr || row->value("ceilings", json()) != ceilings) return nullptr;
-  const std::string gate = word_at(*row, "gate");
-  return gate == "failed" || gate == "no memory" ? nullptr : row;
+// rows predicted from other ceilings are not compared.
+const Json* find_row(const std::vector<Json>& rows, const std::string& study, const PlannedRow& planned,
+                     const Json& ceilings) {
+  const Json* row = latest_of(rows, study, planned);
+  if (row == nullptr || row->value("ceilings", Json()) != ceilings) return nullptr;
+  const RowStatus status = status_of(*row);
+  return status == RowStatus::failed || status == RowStatus::oom ? nullptr : row;
 }
 
 // Of an `added` row: what became of the switch by itself.
-const json& row_alone(const std::vector<json>& rows, const PlannedRow& planned) {
-  return *std::find_if(rows.begin(), rows.end(), [&](const json& row) {
-    return word_at(row, "group") == "alone" && word_at(row, "switch") == planned.name;
+const Json& row_alone(const std::vector<Json>& rows, const PlannedRow& planned) {
+  return *std::find_if(rows.begin(), rows.end(), [&](const Json& row) {
+    return text_at(row, "group") == "alone" && text_at(row, "switch") == planned.name;
   });
 }
 
 // What cannot be, does nothing or computes something else by itself is not added to the others. One that
-// finds no memory may find some beside them.
-bool can_be_added(const json& alone) {
-  const std::string gate = word_at(alone, "gate");
-  return gate == "passed" || gate == "no memory";
-}
+// runs out of memory may fit without them.
+bool can_be_added(const Json& alone) { return counts(alone) || status_of(alone) == RowStatus::oom; }
 
 // An `added` row that is not measured: the same work as the switch by itself, or not added for the same
 // reason; then nothing was planned with the others on either.
-json copy_of(const json& alone, bool added) {
-  json row = alone;
+Json copy_of(const Json& alone, bool added) {
+  Json row = alone;
   row["group"] = "added";
   if (added) return row;
   for (const char* key : {"predicted_peak_bytes", "predicted_peak_by_tag", "floor_bytes"}) row.erase(key);
@@ -78,13 +80,13 @@ json copy_of(const json& alone, bool added) {
 }
 
 // Without a baseline there is nothing to compare with.
-void check_baseline(const json& row) {
-  if (word_at(row, "gate") != "passed")
-    throw Error(fmt::format("the baseline could not be timed: {}", word_at(row, "reason")),
+void check_baseline(const Json& row) {
+  if (!counts(row))
+    throw Error(fmt::format("the baseline could not be timed: {}", text_at(row, "reason")),
                 "take a smaller --size, --batch or --ctx");
 }
 
-// The better of two: rows are put beside their ceilings as soon as they are done, so these come first, and
+// The better of two: rows are compared with their ceilings as soon as they are done, so these come first, and
 // one moment in which the machine did something else would spoil all of them.
 Ceilings measure_twice(const AblateRequest& r) {
   const std::vector<DType> dtypes(kAblationDTypes.begin(), kAblationDTypes.end());
@@ -125,33 +127,33 @@ std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only,
 
 void check_ablate(const AblateRequest& r) {
   if (r.device.is_meta())
-    throw Error("meta runs no kernels, so there is nothing to judge or time", "use --device cpu or cuda",
+    throw Error("meta runs no kernels, so there is nothing to check or time", "use --device cpu or cuda",
                 ErrorKind::usage);
   check_config(config_of(r.size));
 }
 
-AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
+AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
                     const std::function<void(const std::string&)>& progress,
                     const std::function<void(const std::string& line)>& store) {
   AblateReport report;
   const std::vector<PlannedRow> plan = ablation_plan(r.only, r.device);
   MeasuredPlace place = find_place(r.device, r.threads);
   const std::string study = study_id(r, place);
-  const json* first = r.fresh ? nullptr : latest_of(stored, study, plan.front());
+  const Json* first = r.fresh ? nullptr : latest_of(stored, study, plan.front());
   const std::optional<Ceilings> known = first == nullptr ? std::nullopt : stored_ceilings(*first);
   report.ceilings_stored = known.has_value();
   if (!known) progress("measuring ceilings");
   place.ceilings = known ? *known : measure_twice(r);
   note(place, r, report);
-  const json ceilings = ceilings_row(place.ceilings);
-  AblationRows rows(r, std::move(place));
+  const Json ceilings = ceilings_row(place.ceilings);
+  AblationRows rows(r, std::move(place), progress);
   report.planned = plan.size();
   std::size_t reused = 0;
   PlannedRow sum = plan.front();  // the last of the `added` rows, or the baseline
   for (std::size_t at = 0; at < plan.size(); ++at) {
     PlannedRow planned = plan[at];
     const PlannedRow before = planned.group == "added" ? sum : plan.front();
-    const json* alone = planned.group == "added" ? &row_alone(report.rows, planned) : nullptr;
+    const Json* alone = planned.group == "added" ? &row_alone(report.rows, planned) : nullptr;
     const bool added = alone != nullptr && can_be_added(*alone);
     if (added) {
       planned.on = sum.on;
@@ -159,9 +161,9 @@ AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
       sum = planned;
     }
     const bool copied = alone != nullptr && (!added || planned.on.size() == 1);
-    json row = copied ? copy_of(*alone, added) : json();
+    Json row = copied ? copy_of(*alone, added) : Json();
     const bool kept = copied && !r.fresh && std::find(stored.begin(), stored.end(), row) != stored.end();
-    const json* known_row = r.fresh || copied ? nullptr : find_row(stored, study, planned, ceilings);
+    const Json* known_row = r.fresh || copied ? nullptr : find_row(stored, study, planned, ceilings);
     if (kept || known_row != nullptr) {
       report.rows.push_back(kept ? row : *known_row);
       ++reused;
@@ -172,23 +174,23 @@ AblateReport ablate(const AblateRequest& r, const std::vector<json>& stored,
     if (!copied) {
       const std::optional<std::string> line = rows.measure(planned, planned.on.empty() ? nullptr : &before);
       if (!line) break;
-      row = json::parse(*line);
+      row = Json::parse(*line);
       row["study"] = study;
     }
     if (at == 0) check_baseline(row);
-    store(row.dump(-1, ' ', false, json::error_handler_t::replace));
+    store(row.dump());
     report.rows.push_back(std::move(row));
   }
   progress("");
   if (reused > 0)
-    report.remarks.push_back(
+    report.notes.push_back(
         fmt::format("{} of {} rows were measured before and are taken from {}; --fresh measures them again",
                     reused, plan.size(), r.out));
   if (report.stopped())
-    report.remarks.push_back(
-        fmt::format("stopped with {} of {} rows not measured; the same command goes on from there",
+    report.notes.push_back(
+        fmt::format("stopped with {} of {} rows not measured; the same command resumes there",
                     plan.size() - report.rows.size(), plan.size()));
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,22 +1,23 @@
-// The work of `kiln ablate`: the baseline, each optimization by itself, and all of them added up, every row
-// judged by the quality gate before it is timed. A row is stored as soon as it is done, and what is shown is
-// made of the stored rows.
+// The work of `kiln ablate`: the baseline, each optimization by itself, and all of them cumulatively, every
+// row checked by the quality gate before it is timed. A row is stored as soon as it is done, and what is
+// shown is made of the stored rows.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+#include "model/model_options.h"
+#include "studies/ablation/quality_gate.h"
 #include "studies/op/op.h"
-#include "model/size_registry.h"
-#include "studies/gate/probe.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct AblateRequest {
-  ModelSize size{};
+  NamedModel size = {};
   int64_t batch = 4, context = 512;
+  int micro_steps = 1;
   int warmups = 3, steps = 10;
   int gate_steps = 8;                  // of training, before the losses are compared
   double tolerance = 1;                // times what the gate allows
@@ -42,22 +43,22 @@ struct AblateReport {
   std::string device, device_name, isa;
   int threads = 1;
   double copy = 0;               // bytes/s
-  std::vector<NamedRate> flops;  // per dtype of products
+  std::vector<NamedRate> flops;  // per GEMM dtype
   bool ceilings_stored = false;  // they are those of the stored baseline, and were not measured again
-  std::vector<nlohmann::json> rows;
-  std::vector<std::string> remarks;
+  std::vector<Json> rows;
+  std::vector<std::string> notes;
   std::size_t planned = 0;  // rows there should be
   bool stopped() const { return rows.size() < planned; }
 };
 
-// Throws Error for what cannot be judged or timed.
+// Throws Error for what cannot be checked or timed.
 void check_ablate(const AblateRequest& request);
 
 // `store` gets the line of each row as soon as it is done; rows in `stored` of the same study are taken from
 // there, and with the baseline's row the ceilings: every row of a study is predicted by the same. A baseline
 // that cannot run is an Error: there is nothing to compare with.
-AblateReport ablate(const AblateRequest& request, const std::vector<nlohmann::json>& stored,
+AblateReport ablate(const AblateRequest& request, const std::vector<Json>& stored,
                     const std::function<void(const std::string&)>& progress,
                     const std::function<void(const std::string& line)>& store);
 
-}  // namespace kiln::cli
+}  // namespace kiln

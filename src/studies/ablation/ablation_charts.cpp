@@ -2,22 +2,21 @@
 
 #include <fmt/format.h>
 
-#include "report/result_table.h"
+#include "base/json.h"
+#include "rows/row_values.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-
 int series_of(const AblationLine& l) {
-  const std::string group = word_at(l.row, "group");
+  const std::string group = text_at(l.row, "group");
   return group == "alone" ? 1 : group == "added" ? 2 : 0;
 }
 
 std::string study_name(std::span<const AblationLine> lines) {
-  const json& row = lines.front().row;
-  return fmt::format("{}, batch {}, context {}, {}", word_at(row, "size"), word_at(row, "batch"),
-                     word_at(row, "ctx"), word_at(row, "device"));
+  const Json& row = lines.front().row;
+  return fmt::format("{}, batch {}, context {}, {}", text_at(row, "size"), text_at(row, "batch"),
+                     text_at(row, "ctx"), text_at(row, "device"));
 }
 
 }  // namespace
@@ -26,17 +25,17 @@ BarChart speedup_chart(std::span<const AblationLine> lines) {
   BarChart chart;
   chart.title = "Speed-up over the baseline: " + study_name(lines);
   chart.series = {"baseline", "by itself", "added up"};
-  chart.marker = "foretold by operations and bytes";
+  chart.marker = "own roofline of operations and bytes";
   chart.axis = "times as fast as the baseline";
   chart.reference = 1;
   for (const AblationLine& l : lines) {
-    Bar bar{l.label, std::nullopt, l.gate_word(), std::nullopt, series_of(l)};
+    Bar bar{l.label, std::nullopt, l.gate_text(), std::nullopt, series_of(l)};
     if (l.timed() && l.speed.ratio > 0) {
       bar.value = l.speed.ratio;
-      bar.text = word_at(l.row, "group") == "baseline"
+      bar.text = text_at(l.row, "group") == "baseline"
                      ? fmt::format("{} ms", figure_at(l.row, "p50_ms"))
                      : fmt::format("{}, {} ms", str(l.speed), figure_at(l.row, "p50_ms"));
-      if (l.predicted > 0) bar.marker = l.predicted;
+      if (l.own_roofline > 0) bar.marker = l.own_roofline;
     }
     chart.bars.push_back(std::move(bar));
   }
@@ -50,8 +49,8 @@ BarChart ablation_memory_chart(std::span<const AblationLine> lines) {
   chart.marker = "predicted";
   chart.axis = "MiB";
   for (const AblationLine& l : lines) {
-    if (word_at(l.row, "group") == "again") continue;
-    Bar bar{l.label, std::nullopt, l.gate_word(), std::nullopt, series_of(l)};
+    if (text_at(l.row, "group") == "again") continue;
+    Bar bar{l.label, std::nullopt, l.gate_text(), std::nullopt, series_of(l)};
     if (l.timed()) {
       bar.value = l.peak_mib();
       bar.text = fmt::format("{:.2f}{}", *bar.value, l.memory > 0 ? ", " + times(l.memory) : "");

@@ -1,10 +1,10 @@
-// The pictures of an ablation: a bar for each row of its tables.
+// The charts of an ablation: a bar for each row of its tables.
 #pragma once
 
 #include <span>
 
-#include "studies/ablation/ablation_tables.h"
 #include "report/charts/bar_chart.h"
+#include "studies/ablation/ablation_tables.h"
 
 namespace kiln {
 

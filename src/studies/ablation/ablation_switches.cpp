@@ -26,17 +26,16 @@ constexpr std::array kOps = {
 
 constexpr std::array kSwitches = {
     AblationSwitch{"fused_rmsnorm", "norm and residual sum in one pass"},
-    AblationSwitch{"fused_rope", "q and k turned in one pass"},
-    AblationSwitch{"fused_swiglu", "one pass over gate and up, which are one product"},
-    AblationSwitch{"flash_attention", "no T x T scores in memory; q, k and v are one product"},
+    AblationSwitch{"fused_rope", "rotary embedding of q and k in one pass"},
+    AblationSwitch{"fused_swiglu", "one pass over gate and up, which are one matmul"},
+    AblationSwitch{"flash_attention", "no T x T scores in memory; q, k and v are one matmul"},
     AblationSwitch{"fused_linear_ce", "head and loss without the whole logits"},
     AblationSwitch{"fused_adamw", "one call for all parameters"},
-    AblationSwitch{"other_ops",
-                   "the rest: embedding, casts, gradient norm, the small ops others are composed of"},
-    AblationSwitch{"prefetch", "batches made and moved beside the step before"},
-    AblationSwitch{"bf16", "bf16 weights over exact fp32 ones, products in bf16"},
+    AblationSwitch{"other_ops", "the rest: embedding, casts, gradient norm, small ops"},
+    AblationSwitch{"prefetch", "batches prepared and copied during the step before"},
+    AblationSwitch{"bf16", "bf16 weights over exact fp32 ones, matmuls in bf16"},
     AblationSwitch{"cuda_graph", "the step captured once and replayed"},
-    AblationSwitch{"recompute", "each block's activations made again in backward"},
+    AblationSwitch{"recompute", "each block's activations recomputed in backward"},
 };
 
 bool is_named(std::string_view op) {

@@ -1,5 +1,5 @@
-// The optimizations that `kiln ablate` turns on one by one and together, each by the name of its switch, and
-// what a step runs with when some of them are on. All off is the baseline preset in fp32, without graph,
+// The optimizations that `kiln ablate` turns on one by one and all at once, each by the name of its switch,
+// and what a step runs with when some of them are on. All off is the baseline preset in fp32, without graph,
 // prefetch and recompute; all on is the optimized preset in bf16 with the three.
 #pragma once
 
@@ -18,7 +18,7 @@ struct AblationSwitch {
   std::string_view what;  // in a few words
 };
 
-// In the order in which they are added up: ops first, then what changes all of them at once.
+// In the order in which they are added: ops first, then what changes all of them at once.
 std::span<const AblationSwitch> ablation_switches();
 
 // Throws Error(usage) with the nearest name.

@@ -28,20 +28,21 @@ std::shared_ptr<const TokenSet> byte_tokens(int64_t vocab, ThreadPool& pool) {
   return std::make_shared<TokenSet>(std::move(shards), static_cast<int32_t>(vocab), pool);
 }
 
-TrainingSteps::TrainingSteps(RankContext& ctx, const AblationSetup& setup,
-                             std::shared_ptr<const TokenSet> tokens)
-    : ctx_(ctx), model_(setup.spec.model), loader_(std::move(tokens), loader_options(setup, ctx.seed())) {
-  model_.params().materialize(ctx, layout_for(setup.spec.precision, setup.spec.step, ctx.world()));
-  step_ = std::make_unique<TrainStep>(ctx, model_, one_rank_, setup.spec.step);
+TextStep::TextStep(RankContext& ctx, const AblationSetup& setup, std::shared_ptr<const TokenSet> tokens)
+    : ctx_(ctx),
+      model_(make_model(setup.spec.model)),
+      loader_(std::move(tokens), loader_options(setup, ctx.seed())) {
+  model_->params().materialize(ctx, layout_for(setup.spec.precision, setup.spec.step, ctx.world()));
+  step_ = std::make_unique<TrainStep>(ctx, *model_, one_rank_, setup.spec.step);
 }
 
-TrainingSteps::~TrainingSteps() {
+TextStep::~TextStep() {
   ctx_.synchronize();
   ctx_.tape().reset();
 }
 
-void TrainingSteps::run() { step_->run(loader_.next(), kLearningRate); }
+void TextStep::run() { step_->run(loader_.next(), kLearningRate); }
 
-StepScalars TrainingSteps::finish() { return step_->finish(); }
+StepScalars TextStep::finish() { return step_->finish(); }
 
 }  // namespace kiln

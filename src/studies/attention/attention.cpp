@@ -5,25 +5,25 @@
 #include <algorithm>
 
 #include "device/device_room.h"
-#include "kiln/bench_attention_check.h"
-#include "studies/place.h"
 #include "device/out_of_memory.h"
 #include "ops/attention/tile_choice.h"
+#include "ops/renamed.h"
 #include "ops/select.h"
+#include "studies/attention/check.h"
+#include "studies/place.h"
+#include "studies/roofline.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr const char* kAttention = AttentionOp::kName;
 
-double roofline_ms(const Cost& cost, const Rates& best) {
-  return 1e3 * std::max(cost.flops / best.flops, cost.bytes / best.bytes);
-}
-
 // One after the other, so their times add up.
-double sum_of_passes(AttentionPass p, const Rates& best, const std::function<Cost(AttentionPass)>& cost) {
-  if (p != AttentionPass::both) return roofline_ms(cost(p), best);
-  return roofline_ms(cost(AttentionPass::forward), best) + roofline_ms(cost(AttentionPass::backward), best);
+double sum_of_passes(AttentionPass p, const Rates& best, double cache,
+                     const std::function<Cost(AttentionPass)>& cost) {
+  if (p != AttentionPass::both) return kiln::roofline_ms(cost(p), best, cache);
+  return kiln::roofline_ms(cost(AttentionPass::forward), best, cache) +
+         kiln::roofline_ms(cost(AttentionPass::backward), best, cache);
 }
 
 // What every context is made with, but for the variant.
@@ -34,48 +34,45 @@ RankOptions common_rank(const AttentionRequest& request) {
   return o;
 }
 
+// A variant by its old name, as it is requested now.
+std::string today(const std::string& variant) {
+  const std::string_view name = current_variant(kAttention, variant);
+  return name.empty() ? "auto" : std::string(name);
+}
+
 RankOptions with_variant(RankOptions rank, const std::string& variant) {
   if (variant != "auto") rank.variants.set(kAttention, variant);
   return rank;
 }
 
-void no_memory(AttentionRow& row, std::string why) {
-  row.status = AttentionRow::Status::no_memory;
-  row.reason = std::move(why);
-}
-
 void check_and_time(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
                     AttentionRow& row) {
   constexpr double kSlowCall = 10;  // seconds
-  const BenchOpRequest check = references.check_for(row.cell);
-  const Reference& reference = references.of(row.cell, row.variant);
-  row.checked_at = reference.shape;
+  const SampledReference& reference = references.of(row.cell);
   if (request.skip_slow && request.device.type == DeviceType::cpu && row.variant == references.baseline()) {
-    const double seconds = naive_seconds(reference, row.cell);
+    const double seconds = baseline_seconds(reference);
     if (seconds > kSlowCall) {
-      row.status = AttentionRow::Status::skipped;
-      row.reason =
-          fmt::format("one call would take about {:.0f} s; --variant {} times it", seconds, row.variant);
-      return;
+      return row.set(
+          RowStatus::skipped,
+          fmt::format("one call would take about {:.0f} s; --variant {} times it", seconds, row.variant));
     }
   }
   OutOfMemory full;
   try {
-    const RankOptions own = with_variant(rank, row.variant);
+    const RankOptions own = with_variant(rank, row.asked());
     BenchRow judged;
     bool right = false;
     {
       RankContext ctx(own);  // its own: what a check leaves cached is not in the way of the bytes measured
       ctx.allocator().add_observer(&full);
-      right = check_variant(ctx, check, reference, row.cell.dtype, judged);
+      right = check_variant(ctx, reference, judged);
     }
     row.error = judged.error;
     row.allowed = judged.allowed;
-    if (!right) {
-      row.status = AttentionRow::Status::wrong;
-      row.reason = judged.reason;
-      return;
-    }
+    row.checked_queries = judged.checked_rows;
+    row.all_queries = judged.all_rows;
+    if (!right) return row.fail_gate(judged.reason);
+    row.gate = Gate::passed;
     RankContext ctx(own);
     ctx.allocator().add_observer(&full);
     AttentionTimes times = time_attention(ctx, row.cell, request.passes, request.clock);
@@ -83,28 +80,27 @@ void check_and_time(const AttentionRequest& request, const RankOptions& rank, At
     for (std::size_t i = 0; i < request.passes.size(); ++i)
       row.timings[static_cast<std::size_t>(request.passes[i])] = std::move(times.passes[i]);
   } catch (const Error& error) {
-    if (full.happened) return no_memory(row, error.what());
-    row.status = AttentionRow::Status::failed;
-    row.reason = error.what();
+    row.set(full.happened ? RowStatus::oom : status_of(error.kind()), error.what());
   } catch (const std::bad_alloc&) {
-    no_memory(row, "out of memory on the host");
+    row.set(RowStatus::oom, "out of memory on the host");
   }
 }
 
 void run_row(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
              AttentionRow& row) {
   if (request.device.is_meta() && request.memory_cap.value == SIZE_MAX) {
-    row.status = AttentionRow::Status::planned;
+    row.status = RowStatus::modelled;
     return;
   }
-  row.room = request.device.is_meta() ? request.memory_cap.value
-                                      : std::min(request.memory_cap.value, room_on(request.device));
+  row.free_memory = request.device.is_meta()
+                        ? request.memory_cap.value
+                        : std::min(request.memory_cap.value, free_memory_on(request.device));
   const std::size_t needed = row.plan.memory.peak + request.clock.flush;
-  if (needed > row.room)
-    return no_memory(row,
-                     cat("it needs ", human({needed}), " of memory; ", human({row.room}), " are available"));
+  if (needed > row.free_memory)
+    return row.set(RowStatus::oom, cat("it needs ", human({needed}), " of memory; ", human({row.free_memory}),
+                                       " are available"));
   if (request.device.is_meta()) {
-    row.status = AttentionRow::Status::planned;
+    row.status = RowStatus::modelled;
     return;
   }
   check_and_time(request, rank, references, row);
@@ -114,7 +110,8 @@ void run_row(const AttentionRequest& request, const RankOptions& rank, Attention
 std::vector<AttentionRow> rows_of(const AttentionRequest& request, const RankOptions& rank,
                                   const AttentionCell& cell) {
   std::vector<AttentionRow> rows;
-  for (const std::string& wanted : request.variants) {
+  for (const std::string& asked : request.variants) {
+    const std::string wanted = today(asked);
     AttentionRow row;
     row.cell = cell;
     row.variant = wanted;
@@ -122,14 +119,15 @@ std::vector<AttentionRow> rows_of(const AttentionRequest& request, const RankOpt
     try {
       row.plan = plan_attention(cell, with_variant(rank, wanted));
       row.variant = row.plan.variant;
+      if (row.plan.backward_variant != row.variant) row.backward_variant = row.plan.backward_variant;
       if (request.device.target == DeviceType::cuda && !tile_candidates(row.variant, cell.problem()).empty())
         row.tiles = chosen_tiles(request.choices, row.variant, cell.problem()).str();
     } catch (const Error& error) {
-      row.status = AttentionRow::Status::skipped;
-      row.reason = error.what();
+      row.set(error.kind() == ErrorKind::unavailable ? RowStatus::unsupported : RowStatus::failed,
+              error.what());
     }
     const auto same = std::find_if(rows.begin(), rows.end(),
-                                   [&](const AttentionRow& r) { return r.variant == row.variant; });
+                                   [&](const AttentionRow& r) { return r.names() == row.names(); });
     if (same == rows.end()) {
       rows.push_back(std::move(row));
     } else {
@@ -153,30 +151,45 @@ void set_speedups(std::vector<AttentionRow>& rows, const std::string& baseline) 
   }
 }
 
+constexpr int64_t kLong = 4096;
+
+// small_m takes a few queries and no more: its memory has no growth to fit.
+bool takes_long_sequences(const RankOptions& rank, const AttentionRow& row) {
+  AttentionCell cell = row.cell;
+  cell.seq = 2 * kLong;
+  try {
+    (void)plan_attention(cell, with_variant(rank, row.asked()));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::unavailable) return false;
+    throw;
+  }
+  return true;
+}
+
 // From two lengths; the rounding of small blocks is far below what long sequences take.
-std::vector<MemoryLaw> laws_of(const RankOptions& rank, const std::vector<AttentionRow>& rows) {
-  std::vector<MemoryLaw> laws;
+std::vector<ScalingFit> scaling_fits_of(const RankOptions& rank, const std::vector<AttentionRow>& rows) {
+  std::vector<ScalingFit> scaling_fits;
   for (const AttentionRow& row : rows) {
-    if (row.status == AttentionRow::Status::skipped) continue;
-    const auto same = [&](const MemoryLaw& law) {
+    if (!row.planned()) continue;
+    const auto same = [&](const ScalingFit& law) {
       AttentionCell cell = law.cell;
       cell.seq = row.cell.seq;
-      return law.variant == row.variant && cell == row.cell;
+      return law.variant == row.names() && cell == row.cell;
     };
-    if (std::any_of(laws.begin(), laws.end(), same)) continue;
+    if (std::any_of(scaling_fits.begin(), scaling_fits.end(), same)) continue;
     AttentionCell cell = row.cell;
     auto bytes_at = [&](int64_t seq) {
       cell.seq = seq;
       return static_cast<double>(
-          plan_attention(cell, with_variant(rank, row.variant)).memory.before_backward);
+          plan_attention(cell, with_variant(rank, row.asked())).memory.before_backward);
     };
-    constexpr int64_t kLong = 4096;
+    if (!takes_long_sequences(rank, row)) continue;
     constexpr double T = kLong;
     const double once = bytes_at(kLong), twice = bytes_at(2 * kLong);
     const double square = (twice - 2 * once) / (2 * T * T);
-    laws.push_back({row.variant, row.cell, once / T - square * T, square});
+    scaling_fits.push_back({row.names(), row.cell, once / T - square * T, square});
   }
-  return laws;
+  return scaling_fits;
 }
 
 void set_place(const AttentionRequest& request, AttentionReport& report) {
@@ -199,30 +212,15 @@ void set_place(const AttentionRequest& request, AttentionReport& report) {
 
 }  // namespace
 
-std::string_view AttentionRow::gate() const {
-  switch (status) {
-    case Status::timed:
-      return "passed";
-    case Status::planned:
-      return "planned";
-    case Status::no_memory:
-      return "no memory";
-    case Status::skipped:
-      return "not run";
-    default:
-      return "failed";
-  }
+double AttentionRow::own_roofline_ms(AttentionPass p, double cache) const {
+  return sum_of_passes(p, best, cache, [&](AttentionPass one) { return plan.cost(one); });
 }
 
-double AttentionRow::predicted_ms(AttentionPass p) const {
-  return sum_of_passes(p, best, [&](AttentionPass one) { return plan.cost(one); });
+double AttentionRow::roofline_ms(AttentionPass p, double cache) const {
+  return sum_of_passes(p, best, cache, [&](AttentionPass one) { return cell.least(one); });
 }
 
-double AttentionRow::floor_ms(AttentionPass p) const {
-  return sum_of_passes(p, best, [&](AttentionPass one) { return cell.least(one); });
-}
-
-const AttentionRow* AttentionReport::first(AttentionRow::Status status) const {
+const AttentionRow* AttentionReport::first(RowStatus status) const {
   const auto found =
       std::find_if(rows.begin(), rows.end(), [&](const AttentionRow& r) { return r.status == status; });
   return found == rows.end() ? nullptr : &*found;
@@ -241,7 +239,7 @@ void check_attention_request(const AttentionRequest& request) {
   std::vector<std::string> names = {"auto"};
   for (const VariantListing& v : find_op(ops, kAttention).variants) names.push_back(v.name);
   for (const std::string& wanted : request.variants) {
-    if (std::find(names.begin(), names.end(), wanted) == names.end())
+    if (std::find(names.begin(), names.end(), today(wanted)) == names.end())
       throw_no_variant(kAttention, wanted, names, {});
   }
 }
@@ -262,12 +260,12 @@ AttentionReport bench_attention(const AttentionRequest& request,
     for (AttentionRow& row : rows_of(request, rank, cell)) {
       report.stopped = report.stopped || (request.stop && request.stop());
       if (report.stopped) break;
-      progress(cat(cell.str(), ": ", row.variant));
-      if (row.status == AttentionRow::Status::timed) run_row(request, rank, references, row);
+      progress(cat(cell.str(), ": ", row.names()));
+      if (row.ok()) run_row(request, rank, references, row);
       report.rows.push_back(std::move(row));
     }
   }
-  if (request.laws) report.laws = laws_of(rank, report.rows);
+  if (request.scaling_fits) report.scaling_fits = scaling_fits_of(rank, report.rows);
   if (!report.planned) {
     progress("measuring ceilings");
     set_place(request, report);
@@ -277,4 +275,4 @@ AttentionReport bench_attention(const AttentionRequest& request,
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -8,7 +8,7 @@
 #include "ops/attention/attention.h"
 #include "perf/timing/queued_timing.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // Normal numbers that repeat after 64 Ki: drawing them all would take longer than what is timed.
@@ -44,9 +44,9 @@ class Listener final : public OpObserver {
   void on_op_begin(RankContext&, const OpEvent& e) override {
     Cost& sum = e.pass == Pass::forward ? forward : backward;
     sum = sum + e.cost;
-    if (e.op == AttentionOp::kName) variant = e.variant;
+    if (e.op == AttentionOp::kName) (e.pass == Pass::forward ? variant : backward_variant) = e.variant;
   }
-  std::string variant = "composed";  // which calls other ops, and no attention
+  std::string variant = "composed", backward_variant = "composed";  // which calls other ops, and no attention
   Cost forward, backward;
 
  private:
@@ -145,6 +145,7 @@ AttentionPlan plan_attention(const AttentionCell& cell, const RankOptions& rank)
   accounts.add("workspace", after.peak[Tag::workspace] - empty.live[Tag::workspace]);
   plan.needed = accounts.take();
   plan.variant = listener.variant;
+  plan.backward_variant = listener.backward_variant;
   plan.forward = listener.forward;
   plan.backward = listener.backward;
   return plan;
@@ -196,4 +197,4 @@ AttentionTimes time_attention(RankContext& ctx, const AttentionCell& cell,
   return times;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,15 +1,15 @@
 // The tensors of one cell of attention and the calls on them, as a model makes them; and the same on meta,
-// which says beforehand what they cost and which bytes they need.
+// which predicts their cost and their memory.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "autograd/rank_context.h"
-#include "studies/attention/cells.h"
 #include "perf/timing/timing.h"
+#include "studies/attention/cells.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 class AttentionSet {
  public:
@@ -44,7 +44,7 @@ struct AttentionMemory {
 };
 
 struct AttentionPlan {
-  std::string variant;  // the one that would run
+  std::string variant, backward_variant;  // those that would run, of forward and of backward
   Cost forward, backward;
   AttentionMemory memory;
   std::vector<NamedBytes> needed;  // of the peak: by tensor, and what backward needs besides
@@ -68,7 +68,7 @@ struct AttentionClock {
   TimingOptions timing;
 };
 
-// Runs the set once, for its memory, then times every pass asked for. `ctx` has the variant chosen.
+// Runs the set once, for its memory, then times every pass requested. `ctx` has the variant chosen.
 struct AttentionTimes {
   AttentionMemory memory;
   std::vector<Timing> passes;
@@ -76,4 +76,4 @@ struct AttentionTimes {
 AttentionTimes time_attention(RankContext& ctx, const AttentionCell& cell,
                               const std::vector<AttentionPass>& passes, const AttentionClock& clock);
 
-}  // namespace kiln::cli
+}  // namespace kiln

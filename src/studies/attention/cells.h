@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/cost.h"
-#include "ops/cases/bench_case.h"
 #include "ops/attention/attention.h"
+#include "ops/cases/bench_case.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 enum class AttentionPass { forward, backward, both };
 inline constexpr int kAttentionPasses = 3;
@@ -21,7 +21,7 @@ struct AttentionCell {
   bool packed = false;  // q, k and v are columns of one [B, T, 3 H D], and so are their gradients
 
   double pairs() const;  // of a query and a key it sees, over all heads
-  // The same for every variant, so that their rates compare: two products of the seen pairs forward, five
+  // The same for every variant, so that their rates compare: two matmuls of the seen pairs forward, five
   // backward (the scores are made again). The bytes are those of the tensors that go in and come out.
   Cost least(AttentionPass pass) const;
   std::string str() const;  // "4 x 12 heads x 512 x 64 causal packed bf16"
@@ -46,4 +46,4 @@ std::vector<AttentionCell> tokens16k_cells(const std::vector<DType>& dtypes);
 // What one layer of a training step calls, from packed q, k and v.
 std::vector<AttentionCell> step_cells(const std::vector<DType>& dtypes);
 
-}  // namespace kiln::cli
+}  // namespace kiln

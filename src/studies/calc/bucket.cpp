@@ -4,16 +4,13 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "studies/format.h"
+#include "rows/row_outcome.h"
 #include "studies/calc/calc.h"
-#include "kiln/calc_rows.h"
-#include "kiln/study_tables.h"
+#include "studies/calc/stored.h"
+#include "studies/format.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
-
-using nlohmann::json;
-using nlohmann::ordered_json;
 
 void find_cost(BucketReport& report, StoredRows stored) {
   const BucketRequest& q = report.request;
@@ -42,24 +39,25 @@ bool close(std::optional<double> a, double b) {  // sizes are written to a few d
   return a && std::abs(*a / b - 1) <= 0.01;
 }
 
-bool is_step(const json& r, const BucketRequest& q) {
-  const bool modelled = word_at(r, "link") == "modelled";
-  return is_row_of(r, "bench ddp", q.place.transport, q.ranks) && word_at(r, "form") == "bucketed" &&
+bool is_step(const Json& r, const BucketRequest& q) {
+  const bool modelled = text_at(r, "link") == "modelled";
+  return is_row_of(r, "bench ddp", q.place.transport, q.ranks) && text_at(r, "form") == "bucketed" &&
          close(number_at(r, "gradient_bytes"), q.bytes) && number_at(r, "bucket_mb") &&
          number_at(r, "p50_ms") && number_at(r, "compute_ms") && modelled == q.link.has_value() &&
-         (!modelled || word_at(r, "link_model") == q.link->str());
+         (!modelled || text_at(r, "link_model") == q.link->str());
 }
 
 // Steps are compared with those of the newest run alone: these must be the same in all of them.
-constexpr const char* kDecides[] = {"device", "size", "dtype", "wire", "batch", "ctx", "preset", "build_id"};
+constexpr const char* kDecides[] = {"device",      "size", "dtype",  "wire",    "batch",
+                                    "micro_steps", "ctx",  "preset", "build_id"};
 
-std::vector<json> newest_run(const BucketRequest& q, StoredRows stored) {
-  std::vector<json> run;
-  for (const json& r : stored) {
-    if (!is_step(r, q) || word_at(r, "device") != q.place.device) continue;
+std::vector<Json> newest_run(const BucketRequest& q, StoredRows stored) {
+  std::vector<Json> run;
+  for (const Json& r : stored) {
+    if (!is_step(r, q) || text_at(r, "device") != q.place.device) continue;
     const bool same =
         run.empty() || std::all_of(std::begin(kDecides), std::end(kDecides), [&](const char* key) {
-          return word_at(r, key) == word_at(run.front(), key);
+          return text_at(r, key) == text_at(run.front(), key);
         });
     if (!same) run.clear();
     run.push_back(r);
@@ -67,9 +65,9 @@ std::vector<json> newest_run(const BucketRequest& q, StoredRows stored) {
   return run;
 }
 
-std::optional<double> measured(const std::vector<json>& run, double bucket, double all) {
+std::optional<double> measured(const std::vector<Json>& run, double bucket, double all) {
   std::optional<double> found;
-  for (const json& r : run) {
+  for (const Json& r : run) {
     const double tried = 1e6 * *number_at(r, "bucket_mb");
     if (close(tried, bucket) || (bucket >= all && tried >= all))
       found = 1e-3 * (*number_at(r, "p50_ms") - *number_at(r, "compute_ms"));
@@ -77,13 +75,62 @@ std::optional<double> measured(const std::vector<json>& run, double bucket, doub
   return found;
 }
 
+std::string megabytes(double bytes) { return digits(bytes / 1e6); }
+
+// A row with the report it is of.
+struct Line {
+  const BucketReport& report;
+  const BucketRow& row;
+};
+using In = const Line&;
+
 // A step in less than its compute takes: nothing but its place among the rows means something.
-std::string achieved(const BucketRow& r) {
-  if (!r.achieved) return "-";
-  return digits(ms(*r.achieved)) + (*r.achieved < 0 ? " (noise)" : "");
+std::string achieved_text(const Json& row) {
+  const auto x = number_at(row, "achieved_ms");
+  return x ? digits(*x) + (*x < 0 ? " (noise)" : "") : "";
 }
 
-std::string megabytes(double bytes) { return digits(bytes / 1e6); }
+std::string bucket_text(const Json& row) {
+  return digits(row.at("bucket_mb").get<double>()) + (row.at("best").get<bool>() ? " (best)" : "");
+}
+
+const Schema<Line>& schema() {
+  static const Schema<Line> kSchema = {
+      same_outcome_columns<Line, RowStatus::modelled>(),
+      {"bucket_mb", "bucket MB", Unit::text, [](In l) { return Json(l.row.bucket / 1e6); }, Where::table, "",
+       bucket_text},
+      {"best", "", Unit::text, [](In l) { return Json(l.row.best); }},
+      {"n", "buckets", Unit::number, [](In l) { return Json(l.row.n); }, Where::table},
+      {"achieved_ms", "achieved ms", Unit::milliseconds,
+       [](In l) { return l.row.achieved ? Json(ms(*l.row.achieved)) : Json(); }, Where::table, "",
+       achieved_text},
+      {"predicted_ms", "predicted ms", Unit::milliseconds, [](In l) { return Json(ms(l.row.predicted)); },
+       Where::table},
+      {"floor_ms", "floor ms", Unit::milliseconds, [](In l) { return Json(ms(l.report.best.overhead)); },
+       Where::table},
+  };
+  return kSchema;
+}
+
+std::vector<std::string> notes_of(const BucketReport& report, bool latency) {
+  const BucketRequest& q = report.request;
+  const BestBucket& best = report.best;
+  std::vector<std::string> notes = {
+      "a step takes s / (n w) + n o besides its compute; least for n = sqrt(s / (w o)), buckets of "
+      "sqrt(s w o)",
+      fmt::format("best: {}; the step's sums are {}-bound",
+                  best.bytes > 0 ? fmt::format("{} MB, {} of them", megabytes(best.bytes), digits(best.n))
+                                 : "the smaller the better, since a call has no overhead",
+                  latency ? "latency" : "bandwidth")};
+  if (const BucketRow* fastest = report.fastest())
+    notes.push_back(fmt::format(
+        "achieved: steps of bench ddp ({}) in {} minus their compute; the fastest had buckets of {} MB",
+        q.place.device, q.place.folder, megabytes(fastest->bucket)));
+  else
+    notes.push_back(fmt::format("achieved: {} has no step of bench ddp with these gradients, ranks and link",
+                                q.place.folder));
+  return notes;
+}
 
 }  // namespace
 
@@ -99,7 +146,7 @@ BucketReport calc_bucket(const BucketRequest& request, StoredRows stored) {
   BucketReport report;
   report.request = request;
   BucketRequest& q = report.request;
-  q.place.device = device_of_rows(stored, q.place, [&](const json& r) {
+  q.place.device = device_of_rows(stored, q.place, [&](const Json& r) {
     return q.cost || q.link ? is_step(r, q) : is_row_of(r, "bench allreduce", q.place.transport, q.ranks);
   });
   find_cost(report, stored);
@@ -109,11 +156,11 @@ BucketReport calc_bucket(const BucketRequest& request, StoredRows stored) {
   for (const double mb : q.bucket_mb) buckets.push_back(std::min(1e6 * mb, q.bytes));
   if (report.best.bytes > 0) buckets.push_back(report.best.bytes);
   if (buckets.empty())
-    throw Error("a call costs nothing, so there is no best bucket", "name some: --bucket-mb 1,10,100",
+    throw Error("a call has no overhead, so there is no best bucket", "give some: --bucket-mb 1,10,100",
                 ErrorKind::usage);
   std::sort(buckets.begin(), buckets.end());
   buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
-  const std::vector<json> run = newest_run(q, stored);
+  const std::vector<Json> run = newest_run(q, stored);
   for (const double bucket : buckets) {
     BucketRow row;
     row.bucket = bucket;
@@ -126,68 +173,31 @@ BucketReport calc_bucket(const BucketRequest& request, StoredRows stored) {
   return report;
 }
 
-std::string bucket_page(const BucketReport& report, PageFormat format) {
+StudyPage bucket_page(const BucketReport& report, bool wide) {
   const BucketRequest& q = report.request;
-  const BucketRow* fastest = report.fastest();
   const bool latency = report.cost.latency_bound(q.bytes, report.best.n);
-  if (format == PageFormat::json) {
-    ordered_json rows = ordered_json::array();
-    for (const BucketRow& r : report.rows) {
-      ordered_json row = {{"bucket_mb", r.bucket / 1e6},
-                          {"best", r.best},
-                          {"n", r.n},
-                          {"predicted_ms", ms(r.predicted)},
-                          {"floor_ms", ms(report.best.overhead)}};
-      if (r.achieved) row["achieved_ms"] = ms(*r.achieved);
-      rows.push_back(std::move(row));
-    }
-    ordered_json page = {{"command", "calc bucket"},
-                         {"gradient_bytes", q.bytes},
-                         {"ranks", q.ranks},
-                         {"transport", q.place.transport},
-                         {"device", q.place.device},
-                         {"overhead_us", 1e6 * report.cost.o},
-                         {"gb_per_s", report.cost.w / 1e9},
-                         {"from", report.cost_from},
-                         {"best_mb", report.best.bytes / 1e6},
-                         {"best_n", report.best.bytes > 0 ? ordered_json(report.best.n) : ordered_json()},
-                         {"bound", latency ? "latency" : "bandwidth"},
-                         {"rows", rows}};
-    if (fastest != nullptr) page["measured_mb"] = fastest->bucket / 1e6;
-    return dump(page, 2) + "\n";
-  }
-  TextTable table = {{"bucket MB", "buckets", "achieved ms", "predicted ms", "floor ms"}};
-  for (const BucketRow& r : report.rows)
-    table.push_back({megabytes(r.bucket) + (r.best ? " (best)" : ""), digits(r.n), achieved(r),
-                     digits(ms(r.predicted)), digits(ms(report.best.overhead))});
-  if (format == PageFormat::csv) return written(table, 1, format);
-  std::string text =
-      remark(fmt::format("s = {} MB of gradients; a sum goes at w = {} GB/s and costs o = {} us a call, {}",
-                         megabytes(q.bytes), digits(report.cost.w / 1e9), digits(1e6 * report.cost.o),
-                         report.cost_from),
-             format);
-  text += heading(
-      "a step takes s / (n w) + n o beside its compute, least for n = sqrt(s / (w o)) buckets of sqrt(s w o)",
-      format);
-  text += written(table, 1, format);
-  text += remark(
-      fmt::format("best: {}; the step's sums are {}-bound",
-                  report.best.bytes > 0
-                      ? fmt::format("{} MB, {} of them", megabytes(report.best.bytes), digits(report.best.n))
-                      : "the smaller the better, since a call costs nothing",
-                  latency ? "latency" : "bandwidth"),
-      format);
-  if (fastest != nullptr)
-    text += remark(
-        fmt::format(
-            "achieved: steps of bench ddp ({}) in {} less their compute; the fastest had buckets of {} MB",
-            q.place.device, q.place.folder, megabytes(fastest->bucket)),
-        format);
-  else
-    text += remark(fmt::format("achieved: {} has no step of bench ddp with these gradients, ranks and link",
-                               q.place.folder),
-                   format);
-  return text;
+  StudyPage page;
+  page.place = fmt::format("s = {} MB of gradients; a sum runs at w = {} GB/s and costs o = {} us a call, {}",
+                           megabytes(q.bytes), digits(report.cost.w / 1e9), digits(1e6 * report.cost.o),
+                           report.cost_from);
+  page.columns = schema().forms();
+  page.shown.wide = wide;
+  for (const BucketRow& r : report.rows) page.rows.push_back(schema().row({report, r}));
+  page.notes = notes_of(report, latency);
+  page.json = {{"command", "calc bucket"},
+               {"gradient_bytes", q.bytes},
+               {"ranks", q.ranks},
+               {"transport", q.place.transport},
+               {"device", q.place.device},
+               {"overhead_us", 1e6 * report.cost.o},
+               {"gb_per_s", report.cost.w / 1e9},
+               {"from", report.cost_from},
+               {"best_mb", report.best.bytes / 1e6},
+               {"best_n", report.best.bytes > 0 ? Json(report.best.n) : Json()},
+               {"bound", latency ? "latency" : "bandwidth"},
+               {"rows", page.rows}};
+  if (const BucketRow* fastest = report.fastest()) page.json["measured_mb"] = fastest->bucket / 1e6;
+  return page;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,23 +1,23 @@
-// The work of `kiln calc`: what theory says of communication and sharding, beside what was measured of it.
+// The work of `kiln calc`: theory of communication and sharding, against what was measured.
 // The measured figures are stored rows of the benches; none is measured here.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "dist/comm/link_model.h"
-#include "studies/ranks/rank_steps.h"
 #include "perf/comm/bucket_size.h"
 #include "perf/comm/zero_theory.h"
-#include "report/tables/text_table.h"
+#include "report/tables/study_page.h"
+#include "studies/ranks/rank_steps.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-using StoredRows = std::span<const nlohmann::json>;
+using StoredRows = std::span<const Json>;
 
 // Whose rows are compared with. An empty device: that of the newest row which fits otherwise.
 struct CalcPlace {
@@ -29,8 +29,8 @@ struct CalcPlace {
 
 struct RingRequest {
   CalcPlace place;
-  std::vector<Bytes> sizes;
-  std::vector<int> ranks;
+  std::vector<Bytes> sizes = {{1'000'000}, {10'000'000}, {100'000'000}, {1'000'000'000}};
+  std::vector<int> ranks = {2, 4, 6};
   std::optional<LinkModel> link;  // else fitted from rows of `bench allreduce --algorithm ring`
 };
 
@@ -53,7 +53,7 @@ struct RingReport {
 
 // Throws Error(unavailable) where neither --link nor rows say what the link is.
 RingReport calc_ring(const RingRequest& request, StoredRows stored);
-std::string ring_page(const RingReport& report, PageFormat format);
+StudyPage ring_page(const RingReport& report, bool wide = false);
 
 // --- bucket: how large a bucket of gradients should be
 
@@ -63,14 +63,14 @@ struct BucketRequest {
   int ranks = 2;
   std::optional<SumCost> cost;  // w and o; else of the link, else fitted from rows of `bench allreduce`
   std::optional<LinkModel> link;
-  std::vector<double> bucket_mb;  // to be compared with the best
+  std::vector<double> bucket_mb = {1, 10, 100, 1000};  // to be compared with the best
 };
 
 struct BucketRow {
   double bucket = 0;               // bytes; those that would hold more than there is are one row
   bool best = false;               // the predicted one
   double n = 1;                    // how many
-  double predicted = 0;            // seconds beside the compute
+  double predicted = 0;            // seconds besides the compute
   std::optional<double> achieved;  // of the stored row of `bench ddp`: the step less compute alone
 };
 
@@ -84,14 +84,14 @@ struct BucketReport {
 };
 
 BucketReport calc_bucket(const BucketRequest& request, StoredRows stored);
-std::string bucket_page(const BucketReport& report, PageFormat format);
+StudyPage bucket_page(const BucketReport& report, bool wide = false);
 
 // --- fsdp-savings: what sharding everything saves over sharding nothing, and over ZeRO-1
 
 struct SavingsRequest {
   CalcPlace place;
   RanksStudy study;  // its batch is that of each rank; where it runs comes from `place`
-  std::vector<int> ranks;
+  std::vector<int> ranks = {2, 4, 8};
 };
 
 struct SavingsRow {
@@ -109,6 +109,6 @@ struct SavingsReport {
 };
 
 SavingsReport calc_savings(const SavingsRequest& request, StoredRows stored);
-std::string savings_page(const SavingsReport& report, PageFormat format);
+StudyPage savings_page(const SavingsReport& report, bool wide = false);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -4,10 +4,10 @@
 
 #include <map>
 
+#include "base/choice.h"
 #include "base/error.h"
-#include "kiln/bench_options.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // Full scale is meant for one GPU with 80 GB or more. The courses time with 5 warm-ups and 10 steps; a
@@ -28,7 +28,7 @@ constexpr StudyPart kStudy2025[] = {
      "--size small,medium,large,xl25,2.7b --ctx 512 --batch 4 --vocab 10000 --dtype bf16 --preset both --mode forward,full --warmup 5 --steps 10 --export svg",
      "--size nano,micro,tiny --ctx 64 --batch 4 --vocab 1000 --dtype bf16 --preset both --mode forward,full --warmup 2 --steps 6 --export svg",
      false, true},
-    {"warmup", "what first steps cost, and why", "bench warmup",
+    {"warmup", "cost of first steps, and its causes", "bench warmup",
      "--size small --ctx 512 --batch 4 --dtype fp32 --preset baseline --warmup 0,1,2,5 --steps 10",
      "--size nano --ctx 64 --batch 4 --dtype fp32 --preset baseline --warmup 0,1,2,5 --steps 10",
      false, true},
@@ -39,7 +39,7 @@ constexpr StudyPart kStudy2025[] = {
     {"precision-accumulate", "one number added a thousand times, in each pair of formats", "precision accumulate",
      "--count 1000 --value 0.01", "--count 1000 --value 0.01", true, false},
     {"precision-toymodel", "the format of every tensor under autocast", "precision toymodel", "", "", true, false},
-    {"precision-layernorm", "the part of a norm that breaks in 16 bits", "precision layernorm", "", "", true, false},
+    {"precision-layernorm", "the part of a norm that fails in 16 bits", "precision layernorm", "", "", true, false},
     {"precision-accumulation", "gradients over micro-batches, in each format", "precision accumulation", "", "", false, false},
     {"memory", "peaks of forward and of a full step, for every size, fp32 and bf16", "memory",
      "--size small,medium,large,xl25,2.7b --ctx 512 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --export none",
@@ -49,16 +49,16 @@ constexpr StudyPart kStudy2025[] = {
      "--size 2.7b --ctx 128,256,512 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --detail 10 --export svg,html,pickle",
      "--size micro --ctx 64,128,256 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --detail 10 --export svg,html,pickle",
      true, false},
-    {"memory-scaling", "by which power of the context activations grow, naive and flash", "memory scaling",
+    {"memory-scaling", "exponent of activation growth with the context, naive and flash", "memory scaling",
      "--size small --ctx 128..4096 --batch 4 --dtype bf16 --attention naive,flash --export svg",
      "--size nano --ctx 64..512 --batch 4 --dtype bf16 --attention naive,flash --export svg",
      true, false},
-    {"attention", "attention by itself, unfused against fused: time, memory before backward, what does not fit",
+    {"attention", "attention alone, unfused against fused: time, memory before backward, what does not fit",
      "bench attention",
      "--batch 8 --heads none --d 16,32,64,128 --seq 256,1024,4096,8192,16384 --dtype fp32 --iters 100 --seconds 1 --variant composed,auto",
      "--batch 8 --heads none --d 16,32,64,128 --seq 16,32,64,128,256 --dtype fp32 --iters 5 --seconds 1 --variant composed,auto",
      true, true},
-    {"attention-naive", "the same by plain loops, where they end in time", "bench attention",
+    {"attention-naive", "the same with plain loops, where they finish in time", "bench attention",
      "--batch 8 --heads none --d 16,32,64,128 --seq 256,1024,4096 --dtype fp32 --iters 100 --seconds 1 --variant naive,auto",
      "--batch 8 --heads none --d 16,32,64,128 --seq 16,32,64 --dtype fp32 --iters 5 --seconds 1 --variant naive,auto",
      true, true},
@@ -66,11 +66,11 @@ constexpr StudyPart kStudy2025[] = {
      "--batch 1 --causal --seq 128..65536 --d 16..128 --dtype bf16,fp32 --seconds 0.2 --variant composed,auto",
      "--batch 1 --causal --seq 32..128 --d 16..32 --dtype bf16,fp32 --iters 5 --seconds 0.2 --variant composed,auto",
      true, true},
-    {"flash-naive", "the same by plain loops, where they end in time", "bench flash",
+    {"flash-naive", "the same with plain loops, where they finish in time", "bench flash",
      "--batch 1 --causal --seq 128..8192 --d 16..128 --dtype bf16,fp32 --seconds 0.1 --variant naive,auto",
      "--batch 1 --causal --seq 32..64 --d 16..32 --dtype bf16,fp32 --iters 5 --seconds 0.1 --variant naive,auto",
      true, true},
-    {"leaderboard-flash", "the shape that is compared elsewhere, forward and backward", "bench leaderboard flash",
+    {"leaderboard-flash", "the shape published elsewhere, forward and backward", "bench leaderboard flash",
      "--heads 16 --seq 16384 --d 64 --dtype bf16 --warmup 1 --seconds 10",
      "--heads 2 --seq 256 --d 64 --dtype bf16 --warmup 0.1 --seconds 0.3",
      true, true},
@@ -82,11 +82,11 @@ constexpr StudyPart kStudy2026[] = {
      "--size small,medium,large,xl26,10b --ctx 512 --batch 4 --vocab 10000 --dtype fp32,bf16 --preset baseline --mode full --warmup 5 --steps 10 --export svg",
      "--size nano,micro,tiny --ctx 64 --batch 4 --vocab 1000 --dtype fp32,bf16 --preset baseline --mode full --warmup 5 --steps 10 --export svg",
      false, true},
-    {"step-10b", "the size that one GPU cannot train: forward alone", "bench step",
+    {"step-10b", "the size that one GPU cannot train: forward only", "bench step",
      "--size 10b --ctx 512 --batch 4 --vocab 10000 --dtype fp32,bf16 --preset baseline --mode forward --warmup 5 --steps 10",
      "--size tiny --ctx 64 --batch 4 --vocab 1000 --dtype fp32,bf16 --preset baseline --mode forward --warmup 5 --steps 10",
      false, true},
-    {"warmup", "what first steps cost, and why", "bench warmup",
+    {"warmup", "cost of first steps, and its causes", "bench warmup",
      "--size small --ctx 512 --batch 4 --dtype fp32 --preset baseline --warmup 0,1,2,5 --steps 10",
      "--size nano --ctx 64 --batch 4 --dtype fp32 --preset baseline --warmup 0,1,2,5 --steps 10",
      false, true},
@@ -97,7 +97,7 @@ constexpr StudyPart kStudy2026[] = {
     {"precision-accumulate", "one number added a thousand times, in each pair of formats", "precision accumulate",
      "--count 1000 --value 0.01", "--count 1000 --value 0.01", true, false},
     {"precision-toymodel", "the format of every tensor under autocast", "precision toymodel", "", "", true, false},
-    {"precision-layernorm", "the part of a norm that breaks in 16 bits", "precision layernorm", "", "", true, false},
+    {"precision-layernorm", "the part of a norm that fails in 16 bits", "precision layernorm", "", "", true, false},
     {"memory", "timelines and peaks at a short and a long context; the largest allocations", "memory",
      "--size xl26 --ctx 128,2048 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --detail 10 --export svg,html,pickle",
      "--size micro --ctx 32,256 --batch 4 --dtype fp32,bf16 --preset baseline --phase forward,full --detail 10 --export svg,html,pickle",
@@ -106,7 +106,7 @@ constexpr StudyPart kStudy2026[] = {
      "--size xl26 --ctx 128,2048 --batch 4 --dtype fp32,bf16 --preset optimized --phase forward,full --export none",
      "--size micro --ctx 32,256 --batch 4 --dtype fp32,bf16 --preset optimized --phase forward,full --export none",
      true, false},
-    {"residuals-block", "what one block keeps for backward, and its five largest ops", "residuals",
+    {"residuals-block", "what one block saves for backward, and its five largest ops", "residuals",
      "--block --size xl26 --batch 4 --ctx 2048 --dtype fp32 --preset baseline,optimized",
      "--block --size micro --batch 4 --ctx 256 --dtype fp32 --preset baseline,optimized",
      true, false},
@@ -114,18 +114,18 @@ constexpr StudyPart kStudy2026[] = {
      "--block --size xl26 --batch 4 --ctx 2048 --heads 16 --layers 4 --dtype fp32 --preset baseline,optimized",
      "--block --size micro --batch 4 --ctx 256 --heads 2 --layers 4 --dtype fp32 --preset baseline,optimized",
      true, false},
-    {"residuals-rms-norm", "what a norm keeps, unfused and fused", "residuals",
+    {"residuals-rms-norm", "what a norm saves, unfused and fused", "residuals",
      "--op rms_norm --shape 4,512,2560 --dtype fp32", "--op rms_norm --shape 4,512,2560 --dtype fp32", true, false},
-    {"recompute", "how many blocks to run again at once: memory, and its price in time", "memory recompute-sweep",
+    {"recompute", "blocks recomputed as one span: memory, and its cost in time", "memory recompute-sweep",
      "--size xl26 --batch 4 --ctx 2048 --dtype fp32 --blocks 1,2,4,8,16,32 --steps 1",
      "--size micro --batch 4 --ctx 256 --dtype fp32 --blocks 1,2,4 --steps 1",
      true, false},
-    {"attention", "attention by itself, unfused against fused: time, memory before backward, what does not fit",
+    {"attention", "attention alone, unfused against fused: time, memory before backward, what does not fit",
      "bench attention",
      "--batch 8 --heads none --d 16,32,64,128 --seq 256,1024,4096,8192,16384 --dtype fp32 --iters 100 --seconds 1 --variant composed,auto",
      "--batch 8 --heads none --d 16,32,64,128 --seq 16,32,64,128,256 --dtype fp32 --iters 5 --seconds 1 --variant composed,auto",
      true, true},
-    {"attention-naive", "the same by plain loops, where they end in time", "bench attention",
+    {"attention-naive", "the same with plain loops, where they finish in time", "bench attention",
      "--batch 8 --heads none --d 16,32,64,128 --seq 256,1024,4096 --dtype fp32 --iters 100 --seconds 1 --variant naive,auto",
      "--batch 8 --heads none --d 16,32,64,128 --seq 16,32,64 --dtype fp32 --iters 5 --seconds 1 --variant naive,auto",
      true, true},
@@ -137,23 +137,23 @@ constexpr StudyPart kStudy2026[] = {
 constexpr Study kStudies[] = {{"2025", kStudy2025}, {"2026", kStudy2026}};
 
 std::vector<std::string> split_at_spaces(std::string_view text) {
-  std::vector<std::string> words;
+  std::vector<std::string> args;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) words.emplace_back(text.substr(0, end));
+    if (end > 0) args.emplace_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return words;
+  return args;
 }
 
 // Option and value; a flag has none.
 std::vector<std::pair<std::string, std::string>> options_of(std::string_view text) {
   std::vector<std::pair<std::string, std::string>> options;
-  for (std::string& word : split_at_spaces(text)) {
-    if (word.starts_with("--"))
-      options.emplace_back(std::move(word), "");
+  for (std::string& arg : split_at_spaces(text)) {
+    if (arg.starts_with("--"))
+      options.emplace_back(std::move(arg), "");
     else
-      options.back().second = std::move(word);
+      options.back().second = std::move(arg);
   }
   return options;
 }
@@ -165,17 +165,19 @@ std::span<const Study> studies() { return kStudies; }
 const Study& find_study(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Study& s : kStudies) names.push_back(s.name);
-  if (name.empty())
-    throw Error("kiln study needs the name of one", fmt::format("there are {}", fmt::join(names, " and ")),
-                ErrorKind::usage);
-  return kStudies[index_of("the study", name, names)];
+  for (const Study& s : kStudies)
+    if (s.name == name) return s;
+  // All of them, also for a near miss: 2024 is no slip of the finger for 2025.
+  throw Error(name.empty() ? std::string("kiln study needs the name of a study")
+                           : fmt::format("there is no study '{}'", name),
+              fmt::format("there are {}", fmt::join(names, " and ")), ErrorKind::usage);
 }
 
-std::vector<std::string> words_of(const StudyPart& part, StudyScale scale) {
-  std::vector<std::string> words = split_at_spaces(part.command);
-  for (std::string& word : split_at_spaces(scale == StudyScale::full ? part.full : part.tiny))
-    words.push_back(std::move(word));
-  return words;
+std::vector<std::string> args_of(const StudyPart& part, StudyScale scale) {
+  std::vector<std::string> args = split_at_spaces(part.command);
+  for (std::string& arg : split_at_spaces(scale == StudyScale::full ? part.full : part.tiny))
+    args.push_back(std::move(arg));
+  return args;
 }
 
 std::string reduced(const StudyPart& part) {
@@ -191,4 +193,4 @@ std::string reduced(const StudyPart& part) {
   return text;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

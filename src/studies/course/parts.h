@@ -1,4 +1,4 @@
-// The presets of `kiln study`: the sweeps that two editions of a course on training systems ask for, each an
+// The presets of `kiln study`: the sweeps that two editions of a course on training systems need, each an
 // ordinary command line of kiln. There is one list for each edition; a part has its options twice, at full
 // scale and at one that a laptop finishes.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kiln::cli {
+namespace kiln {
 
 enum class StudyScale { full, tiny };
 
@@ -32,9 +32,9 @@ std::span<const Study> studies();
 const Study& find_study(std::string_view name);
 
 // "bench", "step", "--size", "small", ...: the part's command line, without device, seed and folder.
-std::vector<std::string> words_of(const StudyPart& part, StudyScale scale);
+std::vector<std::string> args_of(const StudyPart& part, StudyScale scale);
 
 // What the tiny scale takes away, option by option: "--ctx 32,64 instead of 128,256"; empty where nothing.
 std::string reduced(const StudyPart& part);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,15 +1,16 @@
-// What `kiln study` says and writes (docs/measuring.md lists the keys).
+// Output of `kiln study` (docs/measuring.md lists the keys).
 #pragma once
 
 #include <string>
 
+#include "report/tables/study_page.h"
 #include "studies/course/course.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-std::string study_text(const StudyReport& report);
+// In the terminal; its document is that of --json, and study.json.
+StudyPage study_page(const StudyReport& report, bool wide = false);
 std::string study_markdown(const StudyReport& report);  // study.md
-std::string study_json(const StudyReport& report);      // study.json, and --json
 
 // One part's file: its command line, and what it printed.
 std::string study_part_page(const StudyRequest& request, const PartReport& part, const std::string& printed);
@@ -18,4 +19,4 @@ std::string study_part_page(const StudyRequest& request, const PartReport& part,
 std::string study_list_text(const StudyRequest& request);
 std::string study_list_json(const StudyRequest& request);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -14,10 +14,11 @@
 #include "dist/comm/mpi_process.h"
 #include "dist/comm/nccl_transport.h"
 #include "dist/launch/launch.h"
+#include "dist/launch/transports.h"
 #include "ops/linear/linear.h"
 #include "perf/timing/timing.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 bool exists(const char* path) {
@@ -47,7 +48,7 @@ void check_isa(const DoctorFacts& facts, std::vector<Problem>& problems) {
   if (!facts.isa_refused.empty()) {
     problems.push_back({facts.isa_refused, facts.isa_refused_hint});
   } else if (!facts.isa_forced.empty() && facts.isa < best_cpu_isa()) {
-    problems.push_back({fmt::format("KILN_CPU_ISA={} keeps CPU kernels below what this processor has ({})",
+    problems.push_back({fmt::format("KILN_CPU_ISA={} limits CPU kernels to less than this processor has ({})",
                                     facts.isa_forced, name_of(best_cpu_isa())),
                         "unset KILN_CPU_ISA, unless that is what you are studying"});
   }
@@ -156,7 +157,7 @@ std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cud
                             : "this machine seems to have none; --device cpu and meta work without"});
   }
   if (built_with_cuda && facts.cublaslt_version == 0) {
-    problems.push_back({"cuBLASLt cannot be loaded: matrix products will not run on the GPU",
+    problems.push_back({"cuBLASLt cannot be loaded: matmuls will not run on the GPU",
                         "put the CUDA toolkit's lib64 folder into LD_LIBRARY_PATH"});
   }
   check_gpus(facts, cuda_archs, problems);
@@ -196,9 +197,7 @@ DoctorFacts examine_machine(bool measure) {
   std::string why_no_nccl;
   std::string nccl = nccl_library(&why_no_nccl);
   if (nccl.empty()) nccl = why_no_nccl;
-  facts.transports = {"threads"};
-  if (mpi_built_in() && !find_mpirun().empty()) facts.transports.emplace_back("mpi");
-  if (nccl_built_in() && why_no_nccl.empty() && !facts.gpus.empty()) facts.transports.emplace_back("nccl");
+  for (const std::string_view name : transports_here()) facts.transports.emplace_back(name);
   facts.parts = {
       {"cuda", build.cuda, fmt::format("code for {}", build.cuda_archs), without_gpu},
       {"cublaslt", build.cuda, fmt::format("version {}", facts.cublaslt_version), without_gpu},
@@ -214,4 +213,4 @@ DoctorFacts examine_machine(bool measure) {
   return facts;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,4 +1,4 @@
-// What `kiln doctor` found, apart from how it is printed.
+// The findings of `kiln doctor`, apart from their printing.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include "perf/timing/ceilings.h"
 #include "perf/timing/device_ceilings.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 // An optional part of kiln: built in, or left out at a price.
 struct Part {
@@ -28,7 +28,7 @@ struct Problem {
   std::string remedy;
 };
 
-// A matrix product as a run would do it: y = x W^T, 512 x 512 x 512.
+// A matmul as a run would do it: y = x W^T, 512 x 512 x 512.
 struct MeasuredGemm {
   DType dtype;
   std::string variant;
@@ -39,7 +39,7 @@ struct DoctorFacts {
   std::string cpu_model;
   CpuFeatures features;
   CpuIsa isa = CpuIsa::plain;  // what kernels will use
-  std::string isa_forced;      // KILN_CPU_ISA as it stands in the environment, or empty
+  std::string isa_forced;      // KILN_CPU_ISA as it is in the environment, or empty
   std::string isa_refused;     // why that cannot be had, or empty
   std::string isa_refused_hint;
   std::optional<CpuCeilings> ceilings;  // with all threads and with one; nothing unless measured
@@ -59,7 +59,7 @@ struct DoctorFacts {
   std::vector<Problem> problems;
 };
 
-// `measure`: ceilings and products too, about a second, and as much for each GPU.
+// `measure`: ceilings and GEMMs too, about a second, and as much for each GPU.
 DoctorFacts examine_machine(bool measure = false);
 
 // The problems that follow from the other facts; apart, so that machines we do not have can be tested.
@@ -67,4 +67,4 @@ DoctorFacts examine_machine(bool measure = false);
 std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cuda,
                                    std::string_view cuda_archs, bool gpu_in_machine);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,12 +1,13 @@
-// Is a faster step still the same step? The gate in front of every figure of `kiln ablate`: from the same
-// weights and text, logits and gradients of the first step, and the loss after some steps of training, beside
-// those of the baseline. Errors are relative: |a - b| / |b|, of vectors in the Euclidean norm.
+// What a training step computes, and how far that is from what another one computes: loss, logits, gradients
+// by tensor and updated weights. Errors are relative: |a - b| / |b|, of vectors in the Euclidean norm.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "studies/ablation/text_step.h"
+#include "autograd/precision.h"
+#include "autograd/rank_context.h"
+#include "model/model.h"
 
 namespace kiln {
 
@@ -17,23 +18,28 @@ struct ParamGradient {
 
 // What a setup computes.
 struct GateProbe {
-  std::vector<float> logits;  // of the start of the text, by the initial weights
+  std::vector<float> logits;  // by the initial weights
   std::vector<ParamGradient> gradients;
+  std::vector<ParamGradient> updates;  // what the first update added to each weight; none: not looked at
   double first_loss = 0, last_loss = 0;
   int steps = 0;
 };
 
-// `steps`: of training, through the step itself, captured where the setup says so; two at least. A step is
-// captured in its second run, and what that replay did to the weights shows in the loss of the third.
-GateProbe probe_setup(RankContext& ctx, const AblationSetup& setup,
-                      const std::shared_ptr<const TokenSet>& tokens, int steps);
+// Of some token ids, [rows, columns].
+std::vector<float> probe_logits(RankContext& ctx, const Model& model, const std::vector<int32_t>& ids,
+                                int64_t rows);
+// Gradients as they are after a step, times `factor`: the update reads them, no more.
+std::vector<ParamGradient> probe_gradients(RankContext& ctx, ParamStore& params, double factor = 1);
+// Exact weights.
+std::vector<ParamGradient> probe_weights(RankContext& ctx, ParamStore& params);
 
 // How far off each may be.
 struct GateTolerance {
   double logits = 0, gradients = 0, loss = 0;
+  double updates = 0;  // the first of Adam's has the size of the learning rate whatever the gradient's
 
   friend GateTolerance operator*(GateTolerance t, double x) {
-    return {t.logits * x, t.gradients * x, t.loss * x};
+    return {t.logits * x, t.gradients * x, t.loss * x, t.updates * x};
   }
 };
 
@@ -46,6 +52,8 @@ struct GateErrors {
   double gradients = 0;        // of the parameter that is furthest off
   std::string worst_gradient;  // its name
   double loss = 0;
+  double updates = 0;  // of the parameter that is furthest off
+  std::string worst_update;
 };
 
 GateErrors errors_against(const GateProbe& baseline, const GateProbe& judged);

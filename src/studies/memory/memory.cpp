@@ -7,13 +7,14 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "device/device_room.h"
-#include "report/html/memory_html.h"
 #include "report/charts/memory_svg.h"
+#include "report/html/memory_html.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr double kCpuSeconds = 4e12;  // FLOPs that take a CPU of two cores half a minute
@@ -23,7 +24,7 @@ std::string title_of(const MemoryRow& r) {
                      name_of(r.spec.precision), r.spec.step.batch, r.spec.step.context);
 }
 
-void write_files(const MemoryRequest& request, const MemoryRecord& record, const MemoryAnalysis& a,
+void write_files(const MemoryStudyRequest& request, const MemoryRecord& record, const MemoryAnalysis& a,
                  MemoryRow& row) {
   std::string name = fmt::format("{}-{}-b{}-c{}-{}", row.size.name, name_of(row.spec.precision),
                                  row.spec.step.batch, row.spec.step.context, name_of(row.spec.mode));
@@ -45,7 +46,7 @@ void write_files(const MemoryRequest& request, const MemoryRecord& record, const
   }
 }
 
-void read_trace(const MemoryRequest& request, const MemoryRecord& record, MemoryRow& row) {
+void read_trace(const MemoryStudyRequest& request, const MemoryRecord& record, MemoryRow& row) {
   const MemoryAnalysis a = analyse(record);
   row.peak = a.peak;
   if (!record.events.empty()) row.peak_phase = record.events[a.peak.event].phase;
@@ -66,26 +67,46 @@ void read_trace(const MemoryRequest& request, const MemoryRecord& record, Memory
   write_files(request, record, a, row);
 }
 
-void run_row(const MemoryRequest& request, MemoryRow& row) {
+void run_row(const MemoryStudyRequest& request, MemoryRow& row) {
   const RankOptions rank = memory_rank(request, row.spec);
   row.floor = floor_bytes(row.spec);
   row.params = static_cast<std::size_t>(count_params(row.spec.model).total());
   row.stream =
       static_cast<std::size_t>(row.spec.step.batch * row.spec.step.context * row.spec.model.d_model) *
       size_of(policy_of(row.spec.precision).value);
-  const MemoryTraceOptions options{.steps = request.steps, .most_events = request.most_events};
-  const TracedStep planned = trace_step(row.spec, planned_for(rank), options);
+  const MemoryTraceOptions options{.steps = request.steps,
+                                   .most_events = static_cast<std::size_t>(request.most_events)};
+  const MemoryTracedStep planned = trace_step(row.spec, planned_for(rank), options);
   row.predicted = planned.stats;
   row.not_measured = why_not_run(request, planned.stats, planned.flops, options.steps);
   if (!row.not_measured.empty()) return read_trace(request, planned.record, row);
-  const TracedStep run = trace_step(row.spec, rank, options);
+  const MemoryTracedStep run = trace_step(row.spec, rank, options);
   row.measured = run.stats;
   read_trace(request, run.record, row);
 }
 
+// One model, one precision, one phase: what the two sweeps take.
+StepSpec only_spec(const MemoryStudyRequest& r) {
+  const auto one = [](const char* option, std::size_t n) {
+    if (n != 1)
+      throw Error(fmt::format("{} has {} values; this study takes one", option, n), {}, ErrorKind::usage);
+  };
+  one("--size", r.sizes.size());
+  one("--precision", r.precisions.size());
+  one("--phase", r.modes.size());
+  StepSpec spec;
+  spec.model = config_of(r.sizes.front());
+  spec.precision = r.precisions.front();
+  spec.mode = r.modes.front();
+  spec.step.batch = r.batch;
+  spec.step.micro_steps = r.micro_steps;
+  spec.step.context = r.contexts.front();
+  return spec;
+}
+
 }  // namespace
 
-RankOptions memory_rank(const MemoryRequest& request, StepSpec& spec) {
+RankOptions memory_rank(const MemoryStudyRequest& request, StepSpec& spec) {
   RankOptions rank = options_for(request.device, request.threads, request.seed);
   const RunVariants chosen = choose_variants(request.preset, request.variants, request.device.target);
   chosen.apply_to(spec.model);
@@ -93,19 +114,70 @@ RankOptions memory_rank(const MemoryRequest& request, StepSpec& spec) {
   return rank;
 }
 
-std::string why_not_run(const MemoryRequest& request, const MemoryStats& predicted, double flops, int steps) {
+std::string why_not_run(const MemoryStudyRequest& request, const MemoryStats& predicted, double flops,
+                        int steps) {
   if (request.device.is_meta()) return "meta runs no kernels";
   if (request.measure == MeasureChoice::never) return "not asked for";
-  const std::size_t room = room_on(request.device);
-  if (predicted.peak_total > room - room / 10)
-    return fmt::format("{} are free on {}", human({room}), request.device.str());
+  const std::size_t free_memory = free_memory_on(request.device);
+  if (predicted.peak_total > free_memory - free_memory / 10)
+    return fmt::format("{} are free on {}", human({free_memory}), request.device.str());
   if (request.measure == MeasureChoice::automatic && request.device.type == DeviceType::cpu &&
       flops * steps > kCpuSeconds)
-    return fmt::format("{:.3g} TFLOP take this CPU too long; --measure always runs it", flops * steps / 1e12);
+    return fmt::format("{} TFLOP take this CPU too long; --measure always runs it",
+                       plain(flops * steps / 1e12, 3));
   return {};
 }
 
-MemoryReport memory_report(const MemoryRequest& request,
+ScalingReport scaling_report(const MemoryStudyRequest& request, const std::string& attention) {
+  ScalingReport report;
+  ScalingRequest& q = report.request;
+  q.spec = only_spec(request);
+  q.spec.model.recompute = request.recompute;
+  report.size = request.sizes.front().name;
+  q.rank = memory_rank(request, q.spec);
+  q.contexts = request.contexts;
+  const bool true_fp32 = q.spec.precision == Precision::fp32 && request.device.target == DeviceType::cuda;
+  const std::string usual = true_fp32 ? "naive,flash_fp32" : "naive,flash";
+  q.attention =
+      read_variants("--attention", "attention", attention.empty() ? usual : attention, request.device.target);
+  q.measure = [&](const StepSpec&, const MemoryStats& predicted, double flops) {
+    return why_not_run(request, predicted, flops, 2).empty();
+  };
+  report.series = memory_scaling(q);
+  return report;
+}
+
+RecomputeReport recompute_report(const MemoryStudyRequest& request, std::vector<int64_t> blocks, int steps) {
+  RecomputeReport report;
+  report.spec = only_spec(request);
+  report.size = request.sizes.front().name;
+  report.device = request.device.str();
+  if (report.spec.mode == StepMode::forward)
+    throw Error("--phase is 'forward'; recomputation happens in backward", "take full or forward-backward",
+                ErrorKind::usage);
+  RecomputeSweepRequest q;
+  q.rank = memory_rank(request, report.spec);
+  q.spec = report.spec;
+  const int64_t layers = report.spec.model.layers;
+  const bool all = blocks.empty();
+  for (int64_t k = 1; all && k <= layers; k *= 2) blocks.push_back(k);
+  q.ks = std::move(blocks);
+  for (const int64_t k : q.ks) {
+    if (k > layers)
+      throw Error(fmt::format("--blocks has {}, and {} has {} blocks", k, report.size, layers), {},
+                  ErrorKind::usage);
+  }
+  q.steps = steps;
+  q.measure = [&](const StepSpec&, const MemoryStats& predicted, double flops) {
+    const std::string why = why_not_run(request, predicted, flops, q.steps + 1);
+    if (!why.empty()) report.not_measured = why;
+    return why.empty();
+  };
+  report.sweep = recompute_sweep(q);
+  return report;
+}
+
+MemoryReport memory_report(const MemoryStudyRequest& request,
                            const std::function<void(const std::string&)>& progress) {
   MemoryReport report{request, {}};
   if (!request.exports.empty()) {
@@ -115,7 +187,7 @@ MemoryReport memory_report(const MemoryRequest& request,
       throw Error(fmt::format("cannot write to {}: {}", request.folder, error.message()),
                   "name another folder with --out");
   }
-  for (const ModelSize& size : request.sizes) {
+  for (const NamedModel& size : request.sizes) {
     for (const int64_t context : request.contexts) {
       for (const Precision precision : request.precisions) {
         for (const StepMode mode : request.modes) {
@@ -138,4 +210,4 @@ MemoryReport memory_report(const MemoryRequest& request,
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,5 +1,5 @@
 // The work of `kiln memory`: steps traced on meta and, where that takes seconds, on the device; what the
-// traces say, kept as rows; pictures and snapshots written on the way.
+// traces say, kept as rows; charts and snapshots written on the way.
 #pragma once
 
 #include <functional>
@@ -7,36 +7,36 @@
 #include <string>
 #include <vector>
 
-#include "kiln/bench_check.h"
-#include "model/size_registry.h"
+#include "model/model_options.h"
 #include "studies/memory/memory_study.h"
+#include "studies/variant_check.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 enum class MeasureChoice { automatic, always, never };
 
-struct MemoryRequest {
-  std::vector<ModelSize> sizes;
-  std::vector<int64_t> contexts;
-  std::vector<Precision> precisions;
-  std::vector<StepMode> modes;
-  std::string preset = "optimized", variants;
+struct MemoryStudyRequest {
+  std::vector<NamedModel> sizes = {};
+  std::vector<int64_t> contexts = {};  // none: as the study has them
+  std::vector<Precision> precisions = {Precision::fp32};
+  std::vector<StepMode> modes = {};  // none: as the study has them
+  std::string preset = "optimized", variants = {};
   Recompute recompute = Recompute::none;
   int64_t batch = 4;
   int micro_steps = 1;
   int steps = 2;       // to trace; the second finds what the first left behind
   double detail = 10;  // per cent of all allocations, the largest
-  std::size_t most_events = MemoryTrace::kEvents;
-  std::vector<std::string> exports;  // svg, html, pickle, json
-  std::string folder;                // for them
+  int64_t most_events = MemoryTrace::kEvents;
+  std::vector<std::string> exports = {"svg", "html", "pickle"};  // of those, and json
+  std::string folder = {};                                       // for them
   MeasureChoice measure = MeasureChoice::automatic;
-  Device device;
+  Device device = {};
   int threads = 0;
   uint64_t seed = 0;
 };
 
 struct MemoryRow {
-  ModelSize size{};
+  NamedModel size;
   StepSpec spec;
   MemoryStats predicted;
   std::optional<MemoryStats> measured;
@@ -62,15 +62,36 @@ struct MemoryRow {
 };
 
 struct MemoryReport {
-  MemoryRequest request;
+  MemoryStudyRequest request;
   std::vector<MemoryRow> rows;
 };
 
-MemoryReport memory_report(const MemoryRequest& request,
+MemoryReport memory_report(const MemoryStudyRequest& request,
                            const std::function<void(const std::string&)>& progress);
 
-// What a step of the request runs with, and whether running it is a matter of seconds.
-RankOptions memory_rank(const MemoryRequest& request, StepSpec& spec);
-std::string why_not_run(const MemoryRequest& request, const MemoryStats& predicted, double flops, int steps);
+struct ScalingReport {
+  ScalingRequest request;
+  std::string size;
+  std::vector<ScalingSeries> series;
+  std::vector<std::string> files;  // charts
+};
 
-}  // namespace kiln::cli
+// Of one model, precision and phase, by several variants of attention: "naive,flash"; empty: the usual two.
+ScalingReport scaling_report(const MemoryStudyRequest& request, const std::string& attention);
+
+struct RecomputeReport {
+  StepSpec spec;
+  std::string size, device;
+  RecomputeSweep sweep;
+  std::string not_measured;
+};
+
+// Spans of `blocks` recomputed as one; none: 1 to all, doubling.
+RecomputeReport recompute_report(const MemoryStudyRequest& request, std::vector<int64_t> blocks, int steps);
+
+// What a step of the request runs with, and whether running it is a matter of seconds.
+RankOptions memory_rank(const MemoryStudyRequest& request, StepSpec& spec);
+std::string why_not_run(const MemoryStudyRequest& request, const MemoryStats& predicted, double flops,
+                        int steps);
+
+}  // namespace kiln

@@ -38,13 +38,13 @@ RankOptions planned_for(const RankOptions& rank) {
   return meta;
 }
 
-TracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceOptions& options) {
+MemoryTracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceOptions& options) {
   spec.step.graph = false;
-  TracedStep traced;
+  MemoryTracedStep traced;
   RankContext ctx(rank);
   MemoryTrace trace(ctx, options.most_events);
   {
-    StepRun step(ctx, spec);
+    SyntheticStep step(ctx, spec);
     std::vector<double> samples;
     for (int i = 0; i < options.steps; ++i) {
       trace.mark(cat("step ", i + 1));
@@ -81,7 +81,7 @@ std::vector<ScalingSeries> memory_scaling(const ScalingRequest& request) {
     for (const int64_t context : request.contexts) {
       StepSpec spec = request.spec;
       spec.step.context = context;
-      const TracedStep planned = trace_step(spec, planned_for(rank));
+      const MemoryTracedStep planned = trace_step(spec, planned_for(rank));
       ScalingPoint point{context, planned.stats, {}, planned.stats.peak[Tag::activation]};
       point.scores = scores_at_peak(analyse(planned.record), score_bytes(spec));
       if (request.measure && request.measure(spec, planned.stats, planned.flops))
@@ -103,7 +103,22 @@ std::size_t recompute_formula(std::size_t fixed, std::size_t stream, std::size_t
          static_cast<std::size_t>(std::min(k, layers)) * block;
 }
 
-RecomputeSweep recompute_sweep(const SweepRequest& request) {
+namespace {
+
+void measure_points(const RecomputeSweepRequest& request, RecomputeSweep& sweep) {
+  for (SweepPoint& p : sweep.points) {
+    StepSpec spec = request.spec;
+    spec.model.recompute = p.recompute;
+    if (!request.measure || !request.measure(spec, p.predicted, p.flops)) continue;
+    const MemoryTracedStep run = trace_step(spec, request.rank, {.steps = 1 + std::max(1, request.steps)});
+    p.measured = run.stats;
+    p.timing = run.timing;
+  }
+}
+
+}  // namespace
+
+RecomputeSweep recompute_sweep(const RecomputeSweepRequest& request) {
   RecomputeSweep sweep;
   const int64_t layers = request.spec.model.layers;
   const BlockResiduals block = block_residuals({.model = request.spec.model,
@@ -119,7 +134,7 @@ RecomputeSweep recompute_sweep(const SweepRequest& request) {
     p.recompute = kind;
     StepSpec spec = request.spec;
     spec.model.recompute = kind;
-    const TracedStep planned = trace_step(spec, planned_for(request.rank));
+    const MemoryTracedStep planned = trace_step(spec, planned_for(request.rank));
     p.predicted = planned.stats;
     p.flops = planned.flops;
     return p;
@@ -155,14 +170,7 @@ RecomputeSweep recompute_sweep(const SweepRequest& request) {
   sweep.points.insert(sweep.points.end(), spans.begin(), spans.end());
   sweep.points.push_back(plan(Recompute::nested));
   sweep.points.back().formula = 0;  // the textbook has none that counts transients
-  for (SweepPoint& p : sweep.points) {
-    StepSpec spec = request.spec;
-    spec.model.recompute = p.recompute;
-    if (!request.measure || !request.measure(spec, p.predicted, p.flops)) continue;
-    const TracedStep run = trace_step(spec, request.rank, {.steps = 1 + std::max(1, request.steps)});
-    p.measured = run.stats;
-    p.timing = run.timing;
-  }
+  measure_points(request, sweep);
   return sweep;
 }
 

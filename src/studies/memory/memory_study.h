@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "perf/memory/memory_analysis.h"
-#include "studies/step/synthetic_step.h"
 #include "perf/timing/timing.h"
+#include "studies/step/synthetic_step.h"
 
 namespace kiln {
 
-struct TracedStep {
+struct MemoryTracedStep {
   MemoryRecord record;
   MemoryStats stats;
   Timing timing;     // of the steps after the first; none on meta
@@ -25,7 +25,7 @@ struct MemoryTraceOptions {
 };
 
 // On the device of `rank`, op by op: a replayed graph allocates nothing.
-TracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceOptions& options = {});
+MemoryTracedStep trace_step(StepSpec spec, const RankOptions& rank, const MemoryTraceOptions& options = {});
 
 RankOptions planned_for(const RankOptions& rank);  // the same rank on meta
 
@@ -78,7 +78,7 @@ struct RecomputeSweep {
   std::size_t best = 0;            // index of the least predicted peak among every:k
 };
 
-struct SweepRequest {
+struct RecomputeSweepRequest {
   StepSpec spec;
   RankOptions rank;
   std::vector<int64_t> ks;  // block sizes; neighbours of the best are added
@@ -86,7 +86,7 @@ struct SweepRequest {
   std::function<bool(const StepSpec&, const MemoryStats& predicted, double flops)> measure;
 };
 
-RecomputeSweep recompute_sweep(const SweepRequest& request);
+RecomputeSweep recompute_sweep(const RecomputeSweepRequest& request);
 
 // Peak by the textbook for spans of k among `layers` blocks.
 std::size_t recompute_formula(std::size_t fixed, std::size_t stream, std::size_t block, int64_t layers,

@@ -5,34 +5,24 @@
 #include <algorithm>
 #include <map>
 
-#include "report/result_table.h"
+#include "base/json.h"
+#include "rows/row_status.h"
+#include "rows/row_values.h"
+#include "studies/roofline.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
-bool timed(const json& row) {
-  return word_at(row, "gate") == "passed" && number_at(row, "p50_ms") && row.contains("shape");
-}
-
-std::vector<double> samples_of(const json& row) {
-  std::vector<double> samples;
-  if (const auto found = row.find("raw_samples"); found != row.end() && found->is_array()) {
-    for (const json& s : *found) samples.push_back(s.get<double>());
-  }
-  return samples;
-}
+bool timed(const Json& row) { return counts(row) && number_at(row, "p50_ms") && row.contains("shape"); }
 
 bool unfused(const std::string& variant) { return variant == "naive" || variant == "composed"; }
 
 // Groups in the order in which they first appear.
 template <class Key>
-std::vector<std::vector<const json*>> grouped(std::span<const json> rows, Key key) {
+std::vector<std::vector<const Json*>> grouped(std::span<const Json> rows, Key key) {
   std::map<std::string, std::size_t> where;
-  std::vector<std::vector<const json*>> groups;
-  for (const json& row : rows) {
+  std::vector<std::vector<const Json*>> groups;
+  for (const Json& row : rows) {
     if (!timed(row)) continue;
     const auto [at, fresh] = where.emplace(key(row), groups.size());
     if (fresh) groups.emplace_back();
@@ -41,63 +31,64 @@ std::vector<std::vector<const json*>> grouped(std::span<const json> rows, Key ke
   return groups;
 }
 
-Ladder ladder_of(const std::vector<const json*>& rows) {
+Ladder ladder_of(const std::vector<const Json*>& rows) {
   Ladder ladder{
-      word_at(*rows.front(), "op"), word_at(*rows.front(), "shape"), word_at(*rows.front(), "dtype"), {}, {}};
+      text_at(*rows.front(), "op"), text_at(*rows.front(), "shape"), text_at(*rows.front(), "dtype"), {}, {}};
   std::vector<std::string> variants;
   auto note = [](std::vector<std::string>& names, const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
-  for (const json* row : rows) {
-    note(ladder.passes, word_at(*row, "pass"));
-    note(variants, word_at(*row, "variant"));
+  for (const Json* row : rows) {
+    note(ladder.passes, text_at(*row, "pass"));
+    note(variants, text_at(*row, "variant"));
   }
-  auto row_of = [&](const std::string& variant, const std::string& pass) -> const json* {
-    const json* found = nullptr;  // of a cell measured twice, the later one
-    for (const json* row : rows) {
-      if (word_at(*row, "variant") == variant && word_at(*row, "pass") == pass) found = row;
+  auto row_of = [&](const std::string& variant, const std::string& pass) -> const Json* {
+    const Json* found = nullptr;  // of a cell measured twice, the later one
+    for (const Json* row : rows) {
+      if (text_at(*row, "variant") == variant && text_at(*row, "pass") == pass) found = row;
     }
     return found;
   };
   for (const std::string& variant : variants) {
-    Rung rung;
-    rung.variant = variant;
+    LadderStep step;
+    step.variant = variant;
     for (const std::string& pass : ladder.passes) {
-      const json* row = row_of(variant, pass);
+      const Json* row = row_of(variant, pass);
       if (row == nullptr) break;
-      rung.pass_ms.push_back(*number_at(*row, "p50_ms"));
-      rung.ms += rung.pass_ms.back();
-      rung.bytes += number_at(*row, "bytes").value_or(0);
-      rung.flops += number_at(*row, "flops").value_or(0);
-      rung.predicted_ms += number_at(*row, "predicted_ms").value_or(0);
+      step.pass_ms.push_back(*number_at(*row, "p50_ms"));
+      step.ms += step.pass_ms.back();
+      step.bytes += number_at(*row, "bytes").value_or(0);
+      step.flops += number_at(*row, "flops").value_or(0);
+      step.own_roofline_ms += own_roofline_of(*row).value_or(0);
+      if (step.below_roofline.empty()) step.below_roofline = text_at(*row, "below_roofline");
     }
-    if (rung.pass_ms.size() == ladder.passes.size()) ladder.rungs.push_back(std::move(rung));
+    if (step.pass_ms.size() == ladder.passes.size()) ladder.steps.push_back(std::move(step));
   }
-  std::stable_sort(ladder.rungs.begin(), ladder.rungs.end(),
-                   [](const Rung& a, const Rung& b) { return a.ms > b.ms; });
-  // Of all passes together: a variant may do in one pass what another leaves to the next.
-  double floor = 0;
-  for (const Rung& rung : ladder.rungs)
-    floor = floor == 0 ? rung.predicted_ms : std::min(floor, rung.predicted_ms);
-  for (std::size_t i = 0; i < ladder.rungs.size(); ++i) {
-    Rung& rung = ladder.rungs[i];
-    rung.floor_ms = floor;
-    rung.over_first = ladder.rungs.front().ms / rung.ms;
+  std::stable_sort(ladder.steps.begin(), ladder.steps.end(),
+                   [](const LadderStep& a, const LadderStep& b) { return a.ms > b.ms; });
+  // Over all passes: a variant may do in one pass what another leaves to the next.
+  double least = 0;
+  for (const LadderStep& step : ladder.steps)
+    least = least == 0 ? step.own_roofline_ms : std::min(least, step.own_roofline_ms);
+  for (std::size_t i = 0; i < ladder.steps.size(); ++i) {
+    LadderStep& step = ladder.steps[i];
+    step.roofline_ms = least;
+    step.over_first = ladder.steps.front().ms / step.ms;
     if (i == 0) continue;
-    const Rung& below = ladder.rungs[i - 1];
-    rung.over_last = below.ms / rung.ms;
-    rung.won_every_pass = true;
+    const LadderStep& below = ladder.steps[i - 1];
+    step.over_last = below.ms / step.ms;
+    step.won_every_pass = true;
     for (std::size_t p = 0; p < ladder.passes.size(); ++p) {
       const Comparison c = compare(samples_of(*row_of(below.variant, ladder.passes[p])),
-                                   samples_of(*row_of(rung.variant, ladder.passes[p])));
-      if (p == 0) rung.verdict = c.verdict;
-      rung.won_every_pass = rung.won_every_pass && c.verdict == Comparison::Verdict::faster;
+                                   samples_of(*row_of(step.variant, ladder.passes[p])));
+      if (p == 0) step.significance = c.significance;
+      step.won_every_pass = step.won_every_pass && c.significance == Comparison::Significance::faster;
     }
   }
   return ladder;
 }
 
-std::string held_sizes(const json& shape, const std::string& over) {
+std::string held_sizes(const Json& shape, const std::string& over) {
   std::string text;
   for (const auto& [key, value] : shape.items()) {
     if (key != over) text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value.dump());
@@ -106,7 +97,7 @@ std::string held_sizes(const json& shape, const std::string& over) {
 }
 
 // "1.50x", or "1.20x to 3.10x".
-std::string predicted_range(const std::vector<double>& ratios) {
+std::string range_of(const std::vector<double>& ratios) {
   if (ratios.empty()) return "-";
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
   if (*least <= 0) return "-";
@@ -116,13 +107,13 @@ std::string predicted_range(const std::vector<double>& ratios) {
 
 }  // namespace
 
-std::vector<Ladder> op_ladders(std::span<const json> rows) {
+std::vector<Ladder> op_ladders(std::span<const Json> rows) {
   std::vector<Ladder> ladders;
-  for (const auto& group : grouped(rows, [](const json& r) {
-         return fmt::format("{}\n{}\n{}", word_at(r, "op"), word_at(r, "shape"), word_at(r, "dtype"));
+  for (const auto& group : grouped(rows, [](const Json& r) {
+         return fmt::format("{}\n{}\n{}", text_at(r, "op"), text_at(r, "shape"), text_at(r, "dtype"));
        })) {
     Ladder ladder = ladder_of(group);
-    if (ladder.rungs.size() > 1) ladders.push_back(std::move(ladder));
+    if (ladder.steps.size() > 1) ladders.push_back(std::move(ladder));
   }
   return ladders;
 }
@@ -131,19 +122,20 @@ TextTable ladder_table(const Ladder& ladder) {
   std::vector<std::string> heading = {"variant"};
   for (const std::string& pass : ladder.passes) heading.push_back(fmt::format("{} ms", pass));
   for (const char* name :
-       {"all ms", "predicted", "floor", "of roofline", "MB moved", "saved", "over last", "over first"})
+       {"all ms", "own roofline", "roofline", "of roofline", "MB moved", "saved", "over last", "over first"})
     heading.emplace_back(name);
   TextTable table = {heading};
   double most = 0;
-  for (const Rung& r : ladder.rungs) most = std::max(most, r.bytes);
-  for (std::size_t i = 0; i < ladder.rungs.size(); ++i) {
-    const Rung& r = ladder.rungs[i];
+  for (const LadderStep& r : ladder.steps) most = std::max(most, r.bytes);
+  for (std::size_t i = 0; i < ladder.steps.size(); ++i) {
+    const LadderStep& r = ladder.steps[i];
     std::vector<std::string> line = {r.variant};
     for (double ms : r.pass_ms) line.push_back(figure(ms));
     line.push_back(figure(r.ms));
-    line.push_back(figure(r.predicted_ms));
-    line.push_back(figure(r.floor_ms));
-    line.push_back(fmt::format("{:.0f} %", 100 * r.floor_ms / r.ms));
+    line.push_back(figure(r.own_roofline_ms));
+    line.push_back(figure(r.roofline_ms));
+    const std::string why = r.below_roofline.empty() ? "unexplained" : r.below_roofline;
+    line.push_back(of_roofline_text(r.roofline_ms / r.ms, r.ms < r.roofline_ms ? why : ""));
     line.push_back(figure(r.bytes / 1e6));
     line.push_back(most > 0 ? fmt::format("{:.0f} %", 100 * (1 - r.bytes / most)) : "-");
     line.push_back(i == 0 ? "-" : times(r.over_last) + (r.won_every_pass ? "" : " (not in every pass)"));
@@ -153,54 +145,54 @@ TextTable ladder_table(const Ladder& ladder) {
   return table;
 }
 
-ordered_json ladders_json(std::span<const Ladder> ladders) {
-  ordered_json all = ordered_json::array();
+Json ladders_json(std::span<const Ladder> ladders) {
+  Json all = Json::array();
   for (const Ladder& l : ladders) {
-    ordered_json rungs = ordered_json::array();
-    for (const Rung& r : l.rungs) {
-      ordered_json passes = ordered_json::object();
+    Json steps = Json::array();
+    for (const LadderStep& r : l.steps) {
+      Json passes = Json::object();
       for (std::size_t i = 0; i < l.passes.size(); ++i) passes[l.passes[i] + "_ms"] = r.pass_ms[i];
-      rungs.push_back({{"variant", r.variant},
+      steps.push_back({{"variant", r.variant},
                        {"passes", passes},
                        {"ms", r.ms},
-                       {"predicted_ms", r.predicted_ms},
-                       {"floor_ms", r.floor_ms},
-                       {"of_roofline", r.ms > 0 ? r.floor_ms / r.ms : 0},
+                       {"own_roofline_ms", r.own_roofline_ms},
+                       {"roofline_ms", r.roofline_ms},
+                       {"of_roofline", r.ms > 0 ? r.roofline_ms / r.ms : 0},
                        {"bytes", r.bytes},
                        {"flops", r.flops},
                        {"over_last", r.over_last},
                        {"over_first", r.over_first},
                        {"faster_in_every_pass", r.won_every_pass}});
     }
-    all.push_back({{"op", l.op}, {"shape", l.shape}, {"dtype", l.dtype}, {"rungs", rungs}});
+    all.push_back({{"op", l.op}, {"shape", l.shape}, {"dtype", l.dtype}, {"rungs", steps}});
   }
   return all;
 }
 
-std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
+std::vector<OpCrossover> op_crossovers(std::span<const Json> rows) {
   std::vector<OpCrossover> all;
   std::vector<std::string> keys;
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     if (!timed(row)) continue;
     for (const auto& [key, value] : row.at("shape").items()) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
     }
   }
   for (const std::string& over : keys) {
-    for (const auto& group : grouped(rows, [&](const json& r) {
-           return fmt::format("{}\n{}\n{}\n{}", word_at(r, "op"), word_at(r, "pass"), word_at(r, "dtype"),
+    for (const auto& group : grouped(rows, [&](const Json& r) {
+           return fmt::format("{}\n{}\n{}\n{}", text_at(r, "op"), text_at(r, "pass"), text_at(r, "dtype"),
                               held_sizes(r.at("shape"), over));
          })) {
       struct Times {
-        double ms = 0, predicted = 0;
+        double ms = 0, roofline = 0;
       };
       std::map<double, Times> best;  // of naive and composed, by size
       std::map<std::string, std::map<double, Times>> variants;
-      for (const json* row : group) {
+      for (const Json* row : group) {
         const auto size = number_at(row->at("shape"), over.c_str());
         if (!size) continue;
-        const Times times{*number_at(*row, "p50_ms"), number_at(*row, "predicted_ms").value_or(0)};
-        const std::string variant = word_at(*row, "variant");
+        const Times times{*number_at(*row, "p50_ms"), own_roofline_of(*row).value_or(0)};
+        const std::string variant = text_at(*row, "variant");
         if (!unfused(variant)) {
           variants[variant][*size] = times;
         } else if (!best.contains(*size) || times.ms < best[*size].ms) {
@@ -208,10 +200,10 @@ std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
         }
       }
       for (const auto& [variant, by_size] : variants) {
-        OpCrossover c{word_at(*group.front(), "op"),
+        OpCrossover c{text_at(*group.front(), "op"),
                       variant,
-                      word_at(*group.front(), "pass"),
-                      word_at(*group.front(), "dtype"),
+                      text_at(*group.front(), "pass"),
+                      text_at(*group.front(), "dtype"),
                       over,
                       held_sizes(group.front()->at("shape"), over),
                       {},
@@ -219,7 +211,7 @@ std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
         for (const auto& [size, times] : by_size) {
           if (!best.contains(size)) continue;
           c.duels.push_back({size, best[size].ms, times.ms});
-          c.predicted.push_back(times.predicted > 0 ? best[size].predicted / times.predicted : 0);
+          c.rooflines.push_back(times.roofline > 0 ? best[size].roofline / times.roofline : 0);
         }
         if (c.duels.size() < 2) continue;
         c.found = crossover(c.duels);
@@ -232,7 +224,7 @@ std::vector<OpCrossover> op_crossovers(std::span<const json> rows) {
 
 TextTable crossover_table(std::span<const OpCrossover> all) {
   TextTable table = {
-      {"variant", "pass", "dtype", "over", "held", "against the unfused", "least", "most", "predicted"}};
+      {"variant", "pass", "dtype", "over", "held", "against the unfused", "least", "most", "by roofline"}};
   for (const OpCrossover& c : all) {
     double least = 0, most = 0;
     for (const Duel& d : c.duels) {
@@ -241,22 +233,22 @@ TextTable crossover_table(std::span<const OpCrossover> all) {
       most = std::max(most, ratio);
     }
     table.push_back({c.variant, c.pass, c.dtype, c.over, c.held, str(c.found, c.over), times(least),
-                     times(most), predicted_range(c.predicted)});
+                     times(most), range_of(c.rooflines)});
   }
   return table;
 }
 
-ordered_json crossovers_json(std::span<const OpCrossover> all) {
-  ordered_json list = ordered_json::array();
+Json crossovers_json(std::span<const OpCrossover> all) {
+  Json list = Json::array();
   for (const OpCrossover& c : all) {
-    ordered_json points = ordered_json::array();
+    Json points = Json::array();
     for (std::size_t i = 0; i < c.duels.size(); ++i) {
       const Duel& d = c.duels[i];
       points.push_back({{"size", d.size},
                         {"unfused_ms", d.baseline},
                         {"ms", d.judged},
                         {"speedup", d.baseline / d.judged},
-                        {"predicted_speedup", c.predicted[i]}});
+                        {"own_roofline_speedup", c.rooflines[i]}});
     }
     const bool from = c.found.kind == Crossover::Kind::from;
     list.push_back({{"op", c.op},
@@ -268,7 +260,7 @@ ordered_json crossovers_json(std::span<const OpCrossover> all) {
                     {"pays", from                                      ? "from"
                              : c.found.kind == Crossover::Kind::always ? "always"
                                                                        : "never"},
-                    {"from_size", from ? ordered_json(c.found.size) : ordered_json(nullptr)},
+                    {"from_size", from ? Json(c.found.size) : Json(nullptr)},
                     {"points", points}});
   }
   return list;

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
-namespace kiln::cli {
+#include "base/error.h"
+#include "base/json.h"
+#include "ops/select.h"
+
+namespace kiln {
 namespace {
 
 // Appends `text` to a line that is `column` wide already, broken between words, later lines indented alike.
@@ -73,11 +76,24 @@ std::string ops_text(std::span<const OpListing> ops, const VariantChoice& chosen
   return page;
 }
 
+void check_chosen(std::span<const OpListing> ops, const VariantChoice& chosen) {
+  for (const auto& [op, wanted] : chosen.all()) {
+    bool runs = false;
+    std::vector<std::string> names, reasons;
+    for (const VariantListing& v : find_op(ops, op).variants) {
+      names.push_back(v.name);
+      if (v.name != wanted) continue;
+      runs |= v.available;
+      reasons.push_back(cat(v.name, " (", name_of(v.device), "): ", v.reason));
+    }
+    if (!runs) throw_no_variant(op, wanted, names, reasons);
+  }
+}
+
 std::string ops_json(std::span<const OpListing> ops) {
-  using nlohmann::ordered_json;
-  ordered_json list = ordered_json::array();
+  Json list = Json::array();
   for (const OpListing& op : ops) {
-    ordered_json variants = ordered_json::array();
+    Json variants = Json::array();
     for (const VariantListing& v : op.variants) {
       variants.push_back({{"name", v.name},
                           {"device", name_of(v.device)},
@@ -86,7 +102,7 @@ std::string ops_json(std::span<const OpListing> ops) {
     }
     list.push_back({{"name", op.name}, {"summary", op.summary}, {"variants", variants}});
   }
-  return ordered_json{{"ops", list}}.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return Json{{"command", "ops"}, {"ops", list}}.dump(2) + "\n";
 }
 
 std::string ops_markdown(std::span<const OpListing> ops) {
@@ -105,4 +121,4 @@ std::string ops_markdown(std::span<const OpListing> ops) {
   return page;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -8,7 +8,7 @@
 #include "base/variant_choice.h"
 #include "ops/op_list.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 inline constexpr std::size_t kTerminalColumns = 80;
 
@@ -16,9 +16,12 @@ inline constexpr std::size_t kTerminalColumns = 80;
 // or else the first that can run there.
 std::string ops_text(std::span<const OpListing> ops, const VariantChoice& chosen);
 
+// Throws Error where a variant requested by name cannot run on the listing's device, with every reason.
+void check_chosen(std::span<const OpListing> ops, const VariantChoice& chosen);
+
 std::string ops_json(std::span<const OpListing> ops);
 
 // docs/ops.md: names only, because what can run depends on the machine.
 std::string ops_markdown(std::span<const OpListing> ops);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -5,10 +5,10 @@
 #include <deque>
 
 #include "autograd/tape.h"
-#include "studies/ceilings.h"
 #include "perf/timing/queued_timing.h"
+#include "studies/ceilings.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // A set of tensors and the calls on it. Its outputs live until its next turn, so those of two sets do not
@@ -98,4 +98,4 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
   for (TimedSet& set : sets) set.begin();  // drops what the tape holds before the arguments go
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -14,7 +14,7 @@ namespace {
 constexpr double kBeta1 = 1 - 25.0 / 256, kBeta2 = 1 - 1.0 / 1024;
 constexpr double kEps = 1e-8, kLr = 1e-3;
 constexpr double kGradScale = 1e-3;
-constexpr int kSample = 64;  // gradients of a parameter that a forecast goes by
+constexpr int kSample = 64;  // gradients sampled per parameter for a prediction
 
 struct Course {
   std::vector<float> g;             // [steps, params]
@@ -74,8 +74,8 @@ StepScalars scalars_after(int step) {
   StepScalars s;
   s.lr = kLr;
   s.step = step + 1;
-  s.beta1_power = std::pow(kBeta1, step + 1);
-  s.beta2_power = std::pow(kBeta2, step + 1);
+  s.rate1_power = std::pow(kBeta1, step + 1);
+  s.rate2_power = std::pow(kBeta2, step + 1);
   return s;
 }
 
@@ -136,30 +136,30 @@ Ended run_loop(const SumRequest& r, const Course& c, const SumLoop& loop) {
   });
 }
 
-struct Forecasts {
-  ForecastNorm m, v, w;
+struct Predictions {
+  PredictionNorm m, v, w;
 };
 
 // Errors of m and v go into the weights step by step: as they are where they lean to one side; scattered ones
 // live on for 1 / (1 - beta) steps, so each counts with all the steps that it will be felt in.
-Forecasts forecast(const SumRequest& r, const Course& c, const SumLoop& loop, DType weights) {
+Predictions predict(const SumRequest& r, const Course& c, const SumLoop& loop, DType weights) {
   const FloatFormat format = format_of(loop.dtype);
-  Forecasts all;
+  Predictions all;
   for (int64_t i = 0; i < r.params; ++i) {
     std::vector<double> g, squares;
     for (int k = 0; k < std::min(kSample, r.steps); ++k) {
       g.push_back(static_cast<double>(c.g[at(r, k * r.steps / std::min(kSample, r.steps), i)]));
       squares.push_back(g.back() * g.back());
     }
-    const std::vector<SumForecast> m = forecast_average(g, 1 - kBeta1, r.steps, format, loop.method);
-    const std::vector<SumForecast> v = forecast_average(squares, 1 - kBeta2, r.steps, format, loop.method);
+    const std::vector<SumPrediction> m = predict_average(g, 1 - kBeta1, r.steps, format, loop.method);
+    const std::vector<SumPrediction> v = predict_average(squares, 1 - kBeta2, r.steps, format, loop.method);
     std::vector<double> by_m, by_v;  // what the weight moves by for an error of m, of v
     std::vector<double> walk = {static_cast<double>(c.start[static_cast<std::size_t>(i)])};
-    SumForecast w;
+    SumPrediction w;
     follow(r, c, i, [&](int step, const Exact& x) {
       // An update uses the moments before they are rounded: it feels the roundings of the step before.
-      const SumForecast fm = step > 0 ? m[static_cast<std::size_t>(step - 1)] : SumForecast{},
-                        fv = step > 0 ? v[static_cast<std::size_t>(step - 1)] : SumForecast{};
+      const SumPrediction fm = step > 0 ? m[static_cast<std::size_t>(step - 1)] : SumPrediction{},
+                          fv = step > 0 ? v[static_cast<std::size_t>(step - 1)] : SumPrediction{};
       Exact off = x;
       off.m += kBeta1 * fm.bias;
       off.v = std::max((1 - kBeta2) * x.g * x.g, off.v + kBeta2 * fv.bias);
@@ -181,7 +181,7 @@ Forecasts forecast(const SumRequest& r, const Course& c, const SumLoop& loop, DT
       felt_m = kBeta1 * (by_m[s] + felt_m);
       felt_v = kBeta2 * (by_v[s] + felt_v);
     }
-    const SumForecast rounded = forecast_sum(walk, format_of(weights), SumMethod::plain);
+    const SumPrediction rounded = predict_sum(walk, format_of(weights), SumMethod::plain);
     w.bias += rounded.bias;
     w.variance += rounded.variance;
     w.worst += rounded.worst;
@@ -207,7 +207,7 @@ double state_floor(const std::vector<double>& right, const SumLoop& loop) {
 // Rows for m, v and the weights; the first carries the cost.
 void add_rows(SumTable& table, const SumRequest& r, const Course& c, const SumLoop& loop, const Ended& end,
               DType weights, SumRow like) {
-  const Forecasts f = forecast(r, c, loop, weights);
+  const Predictions f = predict(r, c, loop, weights);
   std::vector<double> moved, held;
   for (std::size_t i = 0; i < end.w.size(); ++i) {
     const auto start = static_cast<double>(c.start[i]);
@@ -216,7 +216,7 @@ void add_rows(SumTable& table, const SumRequest& r, const Course& c, const SumLo
   }
   like.dtype = loop.dtype;
   like.roundings = r.steps;
-  const auto add = [&](const char* quantity, double error, const ForecastNorm& norm, double floor) {
+  const auto add = [&](const char* quantity, double error, const PredictionNorm& norm, double floor) {
     like.quantity = quantity;
     like.error = error;
     like.predicted = norm.predicted();

@@ -32,7 +32,7 @@ Gradients draw_gradients(const SumRequest& r) {
   return g;
 }
 
-// The rank whose value element i starts from: of a ring, each rank begins with a piece of its own.
+// The rank whose value element i starts from: of a ring, each rank begins with its own piece.
 int first_of(const SumRequest& r, int64_t i) {
   return static_cast<int>(i * r.ranks / std::max<int64_t>(1, r.elements));
 }
@@ -87,7 +87,7 @@ SumRow loop_row(const SumRequest& r, const Gradients& g, DType dtype, bool is_ri
       row.ns = time_loop_ns(r, static_cast<double>(r.elements), body);
     }
   });
-  ForecastNorm forecast;
+  PredictionNorm predicted_norm;
   std::vector<double> terms(g.of_rank.size());
   for (int64_t i = 0; i < r.elements; ++i) {
     const auto at = static_cast<std::size_t>(i),
@@ -95,12 +95,12 @@ SumRow loop_row(const SumRequest& r, const Gradients& g, DType dtype, bool is_ri
     for (std::size_t k = 0; k < terms.size(); ++k)
       terms[k] = static_cast<double>(g.of_rank[(first + k) % terms.size()][at]);
     const FloatFormat format = format_of(dtype);
-    forecast.add(is_ring ? forecast_sum(terms, format, SumMethod::plain) : forecast_tree(terms, format),
-                 g.sum[at]);
+    predicted_norm.add(is_ring ? predict_sum(terms, format, SumMethod::plain) : predict_tree(terms, format),
+                       g.sum[at]);
   }
   row.error = relative_error(out, g.sum);
-  row.predicted = forecast.predicted();
-  row.bound = forecast.bound();
+  row.predicted = predicted_norm.predicted();
+  row.bound = predicted_norm.bound();
   row.floor = rounded_once(g.sum, dtype);
   row.bytes = sent_bytes(r, dtype);
   return row;
@@ -132,17 +132,17 @@ SumRow op_row(const SumRequest& r, const Gradients& g, DType dtype) {
     }
     if (ctx.rank() == 0) seconds = summarize(std::move(samples)).p50;
   });
-  ForecastNorm forecast;
+  PredictionNorm predicted_norm;
   std::vector<double> terms(g.of_rank.size());
   for (std::size_t i = 0; i < g.sum.size(); ++i) {
     for (std::size_t k = 0; k < terms.size(); ++k) terms[k] = static_cast<double>(g.of_rank[k][i]);
-    SumForecast f = forecast_sum(terms, format_of(DType::f32), SumMethod::plain);
+    SumPrediction f = predict_sum(terms, format_of(DType::f32), SumMethod::plain);
     add_term_rounding(f, spacing_if_rounded(g.sum[i], format_of(dtype)), 1);
-    forecast.add(f, g.sum[i]);
+    predicted_norm.add(f, g.sum[i]);
   }
   row.error = relative_error(out, g.sum);
-  row.predicted = forecast.predicted();
-  row.bound = forecast.bound();
+  row.predicted = predicted_norm.predicted();
+  row.bound = predicted_norm.bound();
   row.floor = rounded_once(g.sum, dtype);
   row.ns = 1e9 * seconds / static_cast<double>(timed);
   row.bytes = sent_bytes(r, dtype);
@@ -154,7 +154,7 @@ SumRow op_row(const SumRequest& r, const Gradients& g, DType dtype) {
 SumTable all_reduce_sums(const SumRequest& r) {
   if (r.ranks < 2 || r.ranks > kMaxThreadRanks)
     throw Error(cat("an all-reduce of ", r.ranks, " ranks"),
-                cat("2 to ", kMaxThreadRanks, " can be had here"), ErrorKind::usage);
+                cat("2 to ", kMaxThreadRanks, " is possible here"), ErrorKind::usage);
   SumTable table{
       "all_reduce", cat("all-reduce of gradients over ", r.ranks, " ranks"), "element of a rank", {}};
   const Gradients g = draw_gradients(r);

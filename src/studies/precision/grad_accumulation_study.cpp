@@ -17,7 +17,7 @@ struct MicroBatch {
 };
 
 // Mean and deviation alike, so that micro-batches agree in part, as gradients do; dy carries its share 1 / k.
-std::vector<MicroBatch> draw_batches(const AccumulationRequest& r, int k) {
+std::vector<MicroBatch> draw_batches(const GradAccumulationRequest& r, int k) {
   const PhiloxKey kx = philox_key(r.seed, "accumulation x"), ky = philox_key(r.seed, "accumulation dy");
   const auto share = static_cast<float>(1.0 / (static_cast<double>(k) * static_cast<double>(r.batch)));
   std::vector<MicroBatch> batches(static_cast<std::size_t>(k));
@@ -30,7 +30,7 @@ std::vector<MicroBatch> draw_batches(const AccumulationRequest& r, int k) {
 }
 
 // dW = sum of dy^T x in fp64, of the numbers as `dtype` holds them.
-std::vector<double> exact_gradient(const AccumulationRequest& r, const std::vector<MicroBatch>& batches,
+std::vector<double> exact_gradient(const GradAccumulationRequest& r, const std::vector<MicroBatch>& batches,
                                    DType dtype) {
   const auto held = [&](float x) { return held_in(dtype, static_cast<double>(x)); };
   std::vector<double> dw(static_cast<std::size_t>(r.out * r.in));
@@ -47,7 +47,7 @@ std::vector<double> exact_gradient(const AccumulationRequest& r, const std::vect
   return dw;
 }
 
-std::vector<float> accumulated(const AccumulationRequest& r, const std::vector<MicroBatch>& batches,
+std::vector<float> accumulated(const GradAccumulationRequest& r, const std::vector<MicroBatch>& batches,
                                const ParamLayout& layout) {
   RankOptions options;
   options.device = r.device;
@@ -85,21 +85,21 @@ double predicted_rounding(DType arena, const std::vector<double>& right, int k) 
 
 }  // namespace
 
-std::vector<AccumulationRow> gradient_accumulation(const AccumulationRequest& request) {
+std::vector<GradAccumulationRow> gradient_accumulation(const GradAccumulationRequest& request) {
   const ParamLayout layouts[] = {{.precision = Precision::fp32},
                                  {.precision = Precision::autocast},
                                  {.precision = Precision::fp16},
                                  {.precision = Precision::bf16},
                                  {.precision = Precision::bf16, .narrow_grads = true},
                                  {.precision = Precision::pure_bf16}};
-  std::vector<AccumulationRow> rows;
+  std::vector<GradAccumulationRow> rows;
   for (const ParamLayout& layout : layouts)
     rows.push_back({layout.precision, policy_of(layout.precision, layout.narrow_grads), {}});
   for (int k : request.micro_batches) {
     const std::vector<MicroBatch> batches = draw_batches(request, k);
     const std::vector<double> right = exact_gradient(request, batches, DType::f64);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      AccumulationRow& row = rows[i];
+      GradAccumulationRow& row = rows[i];
       const double floor = relative_error(exact_gradient(request, batches, row.policy.compute), right);
       const double rounding = predicted_rounding(row.policy.grad, right, k);
       row.cells.push_back({k, relative_error(accumulated(request, batches, layouts[i]), right), floor,
@@ -109,7 +109,7 @@ std::vector<AccumulationRow> gradient_accumulation(const AccumulationRequest& re
   return rows;
 }
 
-AccumulationReport accumulation_study(const AccumulationRequest& request) {
+GradAccumulationReport grad_accumulation_study(const GradAccumulationRequest& request) {
   SumRequest sums = request.sums;
   sums.seed = request.seed;
   sums.device = request.device;

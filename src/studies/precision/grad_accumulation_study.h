@@ -1,5 +1,5 @@
-// What the sums of training lose, against fp64. Gradient accumulation under each precision policy: the
-// gradient of one linear layer over k micro-batches, added up in the policy's own arena. The other sums in
+// Rounding error of training's sums, against fp64. Gradient accumulation under each precision policy: the
+// gradient of one linear layer over k micro-batches, summed in the policy's own arena. The other sums in
 // each dtype, with their cost: sum_table.h.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-struct AccumulationRequest {
+struct GradAccumulationRequest {
   int64_t batch = 16;  // rows of a micro-batch
   int64_t in = 48, out = 24;
   std::vector<int> micro_batches = {1, 4, 16, 64};
@@ -27,19 +27,19 @@ struct AccumulationCell {
   double predicted;  // floor, and one rounding to the arena's spacing for each micro-batch
 };
 
-struct AccumulationRow {
+struct GradAccumulationRow {
   Precision precision;
   PrecisionPolicy policy;
   std::vector<AccumulationCell> cells;
 };
 
-struct AccumulationReport {
-  AccumulationRequest request;
-  std::vector<AccumulationRow> rows;
+struct GradAccumulationReport {
+  GradAccumulationRequest request;
+  std::vector<GradAccumulationRow> rows;
   std::vector<SumTable> sums;
 };
 
-std::vector<AccumulationRow> gradient_accumulation(const AccumulationRequest& request);
-AccumulationReport accumulation_study(const AccumulationRequest& request);
+std::vector<GradAccumulationRow> gradient_accumulation(const GradAccumulationRequest& request);
+GradAccumulationReport grad_accumulation_study(const GradAccumulationRequest& request);
 
 }  // namespace kiln

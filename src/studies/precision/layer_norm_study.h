@@ -1,4 +1,4 @@
-// Which part of LayerNorm breaks in 16 bits: mean, variance, reciprocal root and affine, each alone in the
+// Which part of LayerNorm fails in 16 bits: mean, variance, reciprocal root and affine, each alone in the
 // narrow dtype and the rest in fp64, then all of them, over inputs from very small to very large.
 #pragma once
 

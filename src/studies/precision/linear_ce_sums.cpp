@@ -58,7 +58,7 @@ Head draw_head(const SumRequest& r) {
   return d;
 }
 
-// The products that are added up to one element of dW.
+// The terms summed to one element of dW.
 std::vector<double> terms_of(const SumRequest& r, const Head& d, int64_t v, int64_t c) {
   std::vector<double> terms;
   terms.reserve(static_cast<std::size_t>(r.tokens));
@@ -89,14 +89,14 @@ SumRow loop_row(const SumRequest& r, const Head& d, const SumLoop& loop) {
     };
     row.ns = time_loop_ns(r, static_cast<double>(d.dw.size() * static_cast<std::size_t>(r.tokens)), body);
   });
-  ForecastNorm forecast;
+  PredictionNorm predicted_norm;
   for (int64_t v = 0; v < r.vocab; ++v)
     for (int64_t c = 0; c < r.hidden; ++c)
-      forecast.add(forecast_sum(terms_of(r, d, v, c), format_of(loop.dtype), loop.method),
-                   d.dw[at(v, r.hidden, c)]);
+      predicted_norm.add(predict_sum(terms_of(r, d, v, c), format_of(loop.dtype), loop.method),
+                         d.dw[at(v, r.hidden, c)]);
   row.error = relative_error(dw, d.dw);
-  row.predicted = forecast.predicted();
-  row.bound = forecast.bound();
+  row.predicted = predicted_norm.predicted();
+  row.bound = predicted_norm.bound();
   row.floor = rounded_once(d.dw, loop.dtype);
   const double numbers = loop.method == SumMethod::kahan ? 2 : 1;
   const auto inputs = static_cast<double>(4 * r.tokens * (r.vocab + r.hidden));
@@ -145,7 +145,7 @@ class DeviceHead {
   Tensor x_, targets_, one_;
 };
 
-// The op sums in fp32; what is narrow are the gradients of the logits, which the product reads, and the
+// The op sums in fp32; what is narrow are the gradients of the logits, which the matmul reads, and the
 // arena.
 SumRow op_row(RankContext& ctx, const SumRequest& r, const Head& d, const ParamLayout& layout) {
   SumRow row{"dW", DType::f32, "op", {}, static_cast<int>(r.tokens - 1)};
@@ -162,20 +162,20 @@ SumRow op_row(RankContext& ctx, const SumRequest& r, const Head& d, const ParamL
     row.quantity = arena == DType::f32 ? "dW" : cat("dW in ", name_of(arena));
   }
   const FloatFormat compute = format_of(row.dtype);
-  ForecastNorm forecast;
+  PredictionNorm predicted_norm;
   for (int64_t v = 0; v < r.vocab; ++v) {
     for (int64_t c = 0; c < r.hidden; ++c) {
       const double right = d.dw[at(v, r.hidden, c)];
-      SumForecast f = forecast_sum(terms_of(r, d, v, c), format_of(DType::f32), SumMethod::plain);
+      SumPrediction f = predict_sum(terms_of(r, d, v, c), format_of(DType::f32), SumMethod::plain);
       for (int64_t t = 0; t < r.tokens; ++t)
         add_term_rounding(f, compute.spacing(d.dlogits[at(v, r.tokens, t)]),
                           static_cast<double>(d.h[at(t, r.hidden, c)]));
       add_term_rounding(f, format_of(arena).spacing(right), 1);
-      forecast.add(f, right);
+      predicted_norm.add(f, right);
     }
   }
-  row.predicted = forecast.predicted();
-  row.bound = forecast.bound();
+  row.predicted = predicted_norm.predicted();
+  row.bound = predicted_norm.bound();
   row.floor = rounded_once(d.dw, arena);
   const auto side = static_cast<int64_t>(std::sqrt(static_cast<double>(r.timed())));
   const int64_t hidden = std::max<int64_t>(8, side / 4);

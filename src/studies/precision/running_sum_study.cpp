@@ -28,14 +28,14 @@ double predict_spread(DType accumulator, double increment, int64_t count) {
   return std::sqrt(variance);
 }
 
-SumLimit limit_of(const AccumulateRow& row, double whole) {
+SumLimit limit_of(const RunningSumRow& row, double whole) {
   if (!std::isfinite(row.sum)) return SumLimit::range;
   if (row.stalls_at && row.method != SumMethod::stochastic) return SumLimit::stalls;
   if (row.sum == whole) return SumLimit::value;
   return row.method == SumMethod::stochastic ? SumLimit::chance : SumLimit::spacing;
 }
 
-void finish(AccumulateRow& row, const AccumulateReport& report) {
+void finish(RunningSumRow& row, const RunningSumReport& report) {
   const double whole = static_cast<double>(report.request.count) * row.increment;
   row.error = row.sum - report.exact;
   row.floor = std::abs(whole - report.exact);
@@ -44,15 +44,15 @@ void finish(AccumulateRow& row, const AccumulateReport& report) {
 }
 
 template <class A, class X>
-AccumulateRow plain_row(const AccumulateReport& report, SumMethod method) {
-  const AccumulateRequest& r = report.request;
+RunningSumRow plain_row(const RunningSumReport& report, SumMethod method) {
+  const RunningSumRequest& r = report.request;
   const X x(static_cast<float>(r.value));
-  AccumulateRow row{.added = dtype_of<X>(), .accumulator = dtype_of<A>(), .method = method};
+  RunningSumRow row{.added = dtype_of<X>(), .accumulator = dtype_of<A>(), .method = method};
   row.increment = static_cast<double>(static_cast<float>(x));
   const auto summand = static_cast<float>(x);
   row.sum = sum_of(PlainSum<A>(), method == SumMethod::converted ? static_cast<float>(A(summand)) : summand,
                    r.count);
-  SumPrediction predicted = predict_plain_sum(row.accumulator, row.increment, r.count);
+  PlainSumPrediction predicted = predict_plain_sum(row.accumulator, row.increment, r.count);
   row.predicted = predicted.sum;
   row.stalls_at = predicted.stalls_at;
   row.binades = std::move(predicted.binades);
@@ -60,13 +60,13 @@ AccumulateRow plain_row(const AccumulateReport& report, SumMethod method) {
   return row;
 }
 
-// Kahan's sum lies within 2 u + O(n u^2) of the exact one, u the unit roundoff; the second term is taken
+// Kahan's sum is within 2 u + O(n u^2) of the exact one, u the unit roundoff; the second term is taken
 // once.
 template <class A>
-AccumulateRow kahan_row(const AccumulateReport& report) {
-  const AccumulateRequest& r = report.request;
+RunningSumRow kahan_row(const RunningSumReport& report) {
+  const RunningSumRequest& r = report.request;
   const A x(static_cast<float>(r.value));
-  AccumulateRow row{.added = dtype_of<A>(), .accumulator = dtype_of<A>(), .method = SumMethod::kahan};
+  RunningSumRow row{.added = dtype_of<A>(), .accumulator = dtype_of<A>(), .method = SumMethod::kahan};
   row.increment = static_cast<double>(static_cast<float>(x));
   row.sum = sum_of(KahanSum<A>(), static_cast<float>(x), r.count);
   const double n = static_cast<double>(r.count), u = format_of(row.accumulator).unit_roundoff();
@@ -77,10 +77,10 @@ AccumulateRow kahan_row(const AccumulateReport& report) {
 }
 
 template <class A>
-AccumulateRow stochastic_row(const AccumulateReport& report) {
-  const AccumulateRequest& r = report.request;
+RunningSumRow stochastic_row(const RunningSumReport& report) {
+  const RunningSumRequest& r = report.request;
   const A x(static_cast<float>(r.value));
-  AccumulateRow row{.added = dtype_of<A>(), .accumulator = dtype_of<A>(), .method = SumMethod::stochastic};
+  RunningSumRow row{.added = dtype_of<A>(), .accumulator = dtype_of<A>(), .method = SumMethod::stochastic};
   row.increment = static_cast<double>(static_cast<float>(x));
   row.runs = r.runs;
   std::vector<double> sums;
@@ -106,9 +106,9 @@ AccumulateRow stochastic_row(const AccumulateReport& report) {
 // Within a binade the sum is a multiple of the spacing, so every addition rounds alike: whole runs of them
 // are one product. The addition that enters a binade, and the first in it (which may settle a tie to even),
 // are made singly.
-SumPrediction predict_plain_sum(DType accumulator, double increment, int64_t count) {
+PlainSumPrediction predict_plain_sum(DType accumulator, double increment, int64_t count) {
   const FloatFormat format = format_of(accumulator);
-  SumPrediction p{0, std::nullopt, {}};
+  PlainSumPrediction p{0, std::nullopt, {}};
   int64_t left = count;
   while (left > 0 && std::isfinite(p.sum)) {
     const double before = p.sum;
@@ -141,8 +141,8 @@ SumPrediction predict_plain_sum(DType accumulator, double increment, int64_t cou
   return p;
 }
 
-AccumulateReport accumulate_study(const AccumulateRequest& request) {
-  AccumulateReport report{request, static_cast<double>(request.count) * request.value, {}};
+RunningSumReport running_sum_study(const RunningSumRequest& request) {
+  RunningSumReport report{request, static_cast<double>(request.count) * request.value, {}};
   report.rows = {
       plain_row<float, float>(report, SumMethod::plain),
       plain_row<fp16, fp16>(report, SumMethod::plain),

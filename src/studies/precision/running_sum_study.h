@@ -1,5 +1,5 @@
-// The same number added many times, in each pair of dtypes that training meets: what comes out, what limits
-// it, and what a walk over the powers of two predicts without adding anything.
+// The same number added many times, in each pair of dtypes that occurs in training: what comes out, what
+// limits it, and what a walk over the powers of two predicts without adding anything.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-struct AccumulateRequest {
+struct RunningSumRequest {
   int64_t count = 1000;
   double value = 0.01;  // > 0
   int runs = 32;        // of each row that draws
@@ -27,7 +27,7 @@ enum class SumLimit {
   range,    // over the largest number
 };
 
-// While the sum lies in [from, 2 from) all additions add the same.
+// While the sum is in [from, 2 from) all additions add the same.
 struct Binade {
   double from;
   double spacing;
@@ -35,7 +35,7 @@ struct Binade {
   int64_t count;
 };
 
-struct SumPrediction {
+struct PlainSumPrediction {
   double sum;
   std::optional<double> stalls_at;
   std::vector<Binade> binades;
@@ -43,9 +43,9 @@ struct SumPrediction {
 
 // Where plain additions of `increment` lead in a format, binade by binade. `increment` must be a number of
 // the accumulator's dtype.
-SumPrediction predict_plain_sum(DType accumulator, double increment, int64_t count);
+PlainSumPrediction predict_plain_sum(DType accumulator, double increment, int64_t count);
 
-struct AccumulateRow {
+struct RunningSumRow {
   DType added, accumulator;
   SumMethod method;
   double increment = 0;  // the value as `added` holds it
@@ -63,13 +63,13 @@ struct AccumulateRow {
   std::vector<Binade> binades = {};  // of plain rows
 };
 
-struct AccumulateReport {
-  AccumulateRequest request;
+struct RunningSumReport {
+  RunningSumRequest request;
   double exact = 0;  // count x value
-  std::vector<AccumulateRow> rows;
+  std::vector<RunningSumRow> rows;
 };
 
-AccumulateReport accumulate_study(const AccumulateRequest& request);
+RunningSumReport running_sum_study(const RunningSumRequest& request);
 
 std::string_view name_of(SumLimit l);
 

@@ -56,7 +56,7 @@ SumRow loop_row(const SumRequest& r, const Scores& s, const SumLoop& loop) {
     row.ns = time_loop_ns(r, static_cast<double>(r.rows * r.width), body);
   });
   std::vector<double> p, held;
-  ForecastNorm forecast;
+  PredictionNorm predicted_norm;
   for (int64_t i = 0; i < r.rows; ++i) {
     const auto at = static_cast<std::size_t>(i);
     double row_size = 0;
@@ -65,7 +65,7 @@ SumRow loop_row(const SumRequest& r, const Scores& s, const SumLoop& loop) {
       held.push_back(right * s.sum[at] / held_in(loop.dtype, s.sum[at]));
       row_size += right * right;
     }
-    SumForecast f = forecast_sum(row_of(r, s.e, i), format_of(loop.dtype), loop.method);
+    SumPrediction f = predict_sum(row_of(r, s.e, i), format_of(loop.dtype), loop.method);
     // An error of the sum, to first order the share it is of the sum where that is small; a sum that stalls
     // far below leaves probabilities that are too large by 1 / (1 + bias).
     const double scale = std::sqrt(row_size), at_sum = s.sum[at] + f.bias;
@@ -73,11 +73,11 @@ SumRow loop_row(const SumRequest& r, const Scores& s, const SumLoop& loop) {
     f.variance *= std::pow(scale * s.sum[at] / (at_sum * at_sum), 2);
     const double worst = f.worst / s.sum[at];  // of the sum, which could be lost whole
     f.worst = worst < 1 ? scale * worst / (1 - worst) : INFINITY;
-    forecast.add(f, scale);
+    predicted_norm.add(f, scale);
   }
   row.error = relative_error(p, s.p);
-  row.predicted = forecast.predicted();
-  row.bound = forecast.bound();
+  row.predicted = predicted_norm.predicted();
+  row.bound = predicted_norm.bound();
   row.floor = relative_error(held, s.p);
   row.bytes = 4;  // of an exponential read; the sum stays in a register
   return row;
@@ -90,20 +90,20 @@ SumRow op_row(RankContext& ctx, const SumRequest& r, const Scores& s, DType dtyp
   const Tensor y = softmax(ctx, upload_as(ctx, {r.rows, r.width}, dtype, s.x));
   std::vector<float> p(s.p.size());
   download_floats(ctx, y, p);
-  ForecastNorm forecast;
+  PredictionNorm predicted_norm;
   for (int64_t i = 0; i < r.rows; ++i) {
-    const SumForecast sum = forecast_sum(row_of(r, s.e, i), format_of(DType::f32), SumMethod::plain);
+    const SumPrediction sum = predict_sum(row_of(r, s.e, i), format_of(DType::f32), SumMethod::plain);
     for (double right : row_of(r, s.p, i)) {
-      SumForecast f;
+      SumPrediction f;
       f.bias = right * sum.bias / s.sum[static_cast<std::size_t>(i)];
       f.worst = right * sum.worst / s.sum[static_cast<std::size_t>(i)];
       add_term_rounding(f, format_of(dtype).spacing(right), 1);
-      forecast.add(f, right);
+      predicted_norm.add(f, right);
     }
   }
   row.error = relative_error(p, s.p);
-  row.predicted = forecast.predicted();
-  row.bound = forecast.bound();
+  row.predicted = predicted_norm.predicted();
+  row.bound = predicted_norm.bound();
   row.floor = rounded_once(s.p, dtype);
   const int64_t rows = std::max<int64_t>(1, r.timed() / r.width);
   const Tensor x = ctx.zeros({rows, r.width}, dtype);

@@ -45,8 +45,8 @@ double spacing_if_rounded(double x, const FloatFormat& format) {
   return std::nearbyint(x / spacing) * spacing == x ? 0 : spacing;
 }
 
-SumForecast forecast_sum(std::span<const double> terms, const FloatFormat& format, SumMethod method) {
-  SumForecast f;
+SumPrediction predict_sum(std::span<const double> terms, const FloatFormat& format, SumMethod method) {
+  SumPrediction f;
   TermRounding rounding(terms);
   double exact = 0, before = 0, size = 0;
   for (double x : terms) {
@@ -67,7 +67,7 @@ SumForecast forecast_sum(std::span<const double> terms, const FloatFormat& forma
     }
     before = spacing;
   }
-  // Kahan's sum lies within 2 u + O(n u^2) of the exact one, relative to the sum of sizes. Likely are one
+  // Kahan's sum is within 2 u + O(n u^2) of the exact one, relative to the sum of sizes. Likely are one
   // rounding of the result, and one of each term on its way in.
   if (method == SumMethod::kahan) {
     const double spacing = format.spacing(exact), u = format.unit_roundoff();
@@ -77,8 +77,8 @@ SumForecast forecast_sum(std::span<const double> terms, const FloatFormat& forma
   return f;
 }
 
-SumForecast forecast_tree(std::span<const double> terms, const FloatFormat& format) {
-  SumForecast f;
+SumPrediction predict_tree(std::span<const double> terms, const FloatFormat& format) {
+  SumPrediction f;
   std::vector<double> level(terms.begin(), terms.end());
   while (level.size() > 1) {
     std::vector<double> above;
@@ -93,13 +93,13 @@ SumForecast forecast_tree(std::span<const double> terms, const FloatFormat& form
   return f;
 }
 
-std::vector<SumForecast> forecast_average(std::span<const double> sample, double rate, int steps,
-                                          const FloatFormat& format, SumMethod method) {
+std::vector<SumPrediction> predict_average(std::span<const double> sample, double rate, int steps,
+                                           const FloatFormat& format, SumMethod method) {
   const double count = static_cast<double>(sample.size()), keeps = 1 - rate;
   double mean_x = 0;
   for (double x : sample) mean_x += x / count;
-  std::vector<SumForecast> after;
-  SumForecast f;
+  std::vector<SumPrediction> after;
+  SumPrediction f;
   double exact = 0;
   for (int step = 0; step < steps; ++step) {
     const double kept = exact + f.bias;  // where the rounded average is likely to be
@@ -114,7 +114,8 @@ std::vector<SumForecast> forecast_average(std::span<const double> sample, double
       mean += method == SumMethod::stochastic ? 0 : e * spacing / count;
       square += (method == SumMethod::stochastic ? up * (1 - up) : e * e) * spacing * spacing / count;
     }
-    if (mean * mean < 4 * square / count) mean = 0;  // no lean that so small a sample could tell from none
+    if (mean * mean < 4 * square / count)
+      mean = 0;  // no bias that so small a sample could distinguish from none
     exact += rate * (mean_x - exact);
     f.bias = keeps * f.bias + mean;
     f.variance = keeps * keeps * f.variance + square - mean * mean;

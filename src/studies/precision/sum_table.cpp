@@ -24,7 +24,7 @@ double rounded_once(const std::vector<double>& right, DType dtype) {
   return relative_error(held, right);
 }
 
-void add_term_rounding(SumForecast& f, double spacing, double factor) {
+void add_term_rounding(SumPrediction& f, double spacing, double factor) {
   f.variance += spacing * spacing / 12 * factor * factor;
   f.worst += spacing / 2 * std::abs(factor);
 }
@@ -58,7 +58,7 @@ Tensor upload_as(RankContext& ctx, const Shape& shape, DType dtype, std::span<co
 void fill_multiples(SumTable& table) {
   for (SumRow& row : table.rows) {
     const auto base = std::find_if(table.rows.begin(), table.rows.end(), [&](const SumRow& r) {
-      // A loop of another method is beside the plain fp32 one, which it would stand in for.
+      // A loop of another method is compared with the plain fp32 one, which it would replace.
       const bool alike = r.method == row.method || (r.method == "plain" && row.method != "op");
       return r.dtype == DType::f32 && alike && r.ns > 0;
     });

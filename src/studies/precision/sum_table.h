@@ -1,4 +1,4 @@
-// A table of sums that training makes, each in several dtypes: how far off, how far foretold, and at what
+// A table of sums that training makes, each in several dtypes: how far off, how far predicted, and at what
 // cost.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "autograd/rank_context.h"
-#include "studies/precision/sum_prediction.h"
 #include "perf/timing/timing.h"
+#include "studies/precision/sum_prediction.h"
 
 namespace kiln {
 
@@ -41,7 +41,7 @@ struct SumRow {
   int roundings = 0;     // of the running sum, in its own dtype, on the way to one element of the result
   double error = 0;      // all four by norm, relative to fp64
   double predicted = 0;  // bias and scatter of the roundings
-  double bound = 0;      // the worst they could do together
+  double bound = 0;      // the worst they could add up to
   double floor = 0;      // the right result, rounded once to the dtype that holds it
   double ns = 0;         // of one unit of the table; 0: not timed by itself
   double bytes = 0;      // that must move for it
@@ -81,10 +81,10 @@ double relative_error(const std::vector<A>& a, const std::vector<double>& right)
   return std::isnan(e) ? INFINITY : e;
 }
 
-// Forecasts of the elements of a result together.
-class ForecastNorm {
+// Predictions for all elements of a result, as one norm.
+class PredictionNorm {
  public:
-  void add(const SumForecast& f, double right) {
+  void add(const SumPrediction& f, double right) {
     square_ += f.bias * f.bias + f.variance;
     worst_ += f.worst * f.worst;
     size_ += right * right;
@@ -99,7 +99,7 @@ class ForecastNorm {
 double rounded_once(const std::vector<double>& right, DType dtype);  // its relative error
 
 // Rounding each term before it is added: as of a sum of terms whose own spacing this is.
-void add_term_rounding(SumForecast& f, double spacing, double factor);
+void add_term_rounding(SumPrediction& f, double spacing, double factor);
 
 double time_loop_ns(const SumRequest& request, double units, const std::function<void()>& loop);
 

@@ -80,7 +80,7 @@ Tensor draw_targets(RankContext& ctx, const ToyModelRequest& r) {
   return t;
 }
 
-// As an op beside activations of dtype `beside` gets it: cast, where the policy says so.
+// As an op with activations of dtype `beside` gets it: cast, where the policy says so.
 DType dtype_in_use(RankContext& ctx, Param& p, DType beside) {
   return ParamUse(ctx, p, beside, false).tensor().dtype();
 }
@@ -89,6 +89,69 @@ struct ToyRunResult {
   ToyModelRun run;
   std::vector<float> grads, activated;
 };
+
+void read_result(RankContext& ctx, const ToyModel& model, const Tensor& activated, const Tensor& loss,
+                 ToyRunResult& result) {
+  result.activated.resize(static_cast<std::size_t>(activated.shape().numel()));
+  download_floats(ctx, activated, result.activated);
+  float value = 0;
+  download_floats(ctx, loss, {&value, 1});
+  result.run.loss = value;
+  result.run.floor = format_of(result.run.policy.compute).unit_roundoff();
+  for (const Param& p : model.params.params()) {
+    std::vector<float> grad(static_cast<std::size_t>(p.shape.numel()));
+    download_floats(ctx, p.grad, grad);
+    result.grads.insert(result.grads.end(), grad.begin(), grad.end());
+  }
+}
+
+// What each tensor's dtype is, beside the one the policy promises.
+struct DTypeNotes {
+  ToyModelRun& run;
+  void tensor(std::string what, const Tensor& t, DType predicted) const {
+    run.tensors.push_back({std::move(what), t.shape().str(), t.dtype(), predicted});
+  }
+  void use(std::string what, const Param& p, DType seen, DType predicted) const {
+    run.tensors.push_back({std::move(what), p.shape.str(), seen, predicted});
+  }
+};
+
+struct ToyForward {
+  Tensor activated, loss;
+};
+
+// The rule of model/block.cpp: an activation is cast on its way into a matmul, and back for a norm.
+ToyForward forward(RankContext& ctx, ToyModel& model, const ToyModelRequest& r, const PrecisionPolicy& policy,
+                   const DTypeNotes& note) {
+  const Tensor x = draw_inputs(ctx, r), targets = draw_targets(ctx, r);
+  note.tensor("input", x, DType::f32);
+
+  const Tensor to_fc1 = cast_for(ctx, x, model.fc1);
+  note.use("fc1.weight in its matmul", model.fc1, dtype_in_use(ctx, model.fc1, to_fc1.dtype()),
+           policy.compute);
+  const Tensor h = linear(ctx, to_fc1, model.fc1);
+  note.tensor("fc1 output", h, policy.compute);
+  const Tensor activated = relu(ctx, h);
+  note.tensor("ReLU output", activated, policy.compute);
+
+  const Tensor to_norm = cast(ctx, activated, model.norm_weight.value.dtype());
+  note.use("norm.weight in the norm", model.norm_weight,
+           dtype_in_use(ctx, model.norm_weight, to_norm.dtype()), policy.value);
+  const Tensor normed = layer_norm(ctx, to_norm, model.norm_weight, model.norm_bias, 1e-5f);
+  for (const NamedTensor& saved : ctx.tape().nodes().back().saved)
+    if (saved.name != std::string_view("x"))
+      note.tensor(cat("norm ", saved.name), saved.tensor, stat_dtype(policy.value));
+  note.tensor("norm output", normed, policy.value);
+
+  const Tensor to_fc2 = cast_for(ctx, normed, model.fc2);
+  note.use("fc2.weight in its matmul", model.fc2, dtype_in_use(ctx, model.fc2, to_fc2.dtype()),
+           policy.compute);
+  const Tensor logits = linear(ctx, to_fc2, model.fc2);
+  note.tensor("logits", logits, policy.compute);
+  const Tensor loss = cross_entropy(ctx, logits, targets);
+  note.tensor("loss", loss, stat_dtype(policy.compute));
+  return {activated, loss};
+}
 
 ToyRunResult run_once(const ToyModelRequest& r, Precision precision) {
   RankOptions options;
@@ -102,63 +165,20 @@ ToyRunResult run_once(const ToyModelRequest& r, Precision precision) {
   run.precision = precision;
   run.policy = model.params.policy();
   const PrecisionPolicy& policy = run.policy;
-  const auto note = [&](std::string what, const Tensor& t, DType predicted) {
-    run.tensors.push_back({std::move(what), t.shape().str(), t.dtype(), predicted});
-  };
-  const auto note_use = [&](std::string what, const Param& p, DType seen, DType predicted) {
-    run.tensors.push_back({std::move(what), p.shape.str(), seen, predicted});
-  };
+  const DTypeNotes note{run};
   const BackwardOutputs backward(ctx);
+  for (const Param& p : model.params.params()) note.tensor(p.name, p.value, policy.value);
+  const ToyForward made = forward(ctx, model, r, policy, note);
 
-  for (const Param& p : model.params.params()) note(p.name, p.value, policy.value);
-  const Tensor x = draw_inputs(ctx, r), targets = draw_targets(ctx, r);
-  note("input", x, DType::f32);
-
-  // The rule of model/block.cpp: an activation is cast on its way into a product, and back for a norm.
-  const Tensor to_fc1 = cast_for(ctx, x, model.fc1);
-  note_use("fc1.weight in its product", model.fc1, dtype_in_use(ctx, model.fc1, to_fc1.dtype()),
-           policy.compute);
-  const Tensor h = linear(ctx, to_fc1, model.fc1);
-  note("fc1 output", h, policy.compute);
-  const Tensor activated = relu(ctx, h);
-  note("ReLU output", activated, policy.compute);
-
-  const Tensor to_norm = cast(ctx, activated, model.norm_weight.value.dtype());
-  note_use("norm.weight in the norm", model.norm_weight,
-           dtype_in_use(ctx, model.norm_weight, to_norm.dtype()), policy.value);
-  const Tensor normed = layer_norm(ctx, to_norm, model.norm_weight, model.norm_bias, 1e-5f);
-  for (const NamedTensor& saved : ctx.tape().nodes().back().saved)
-    if (saved.name != std::string_view("x"))
-      note(cat("norm ", saved.name), saved.tensor, stat_dtype(policy.value));
-  note("norm output", normed, policy.value);
-
-  const Tensor to_fc2 = cast_for(ctx, normed, model.fc2);
-  note_use("fc2.weight in its product", model.fc2, dtype_in_use(ctx, model.fc2, to_fc2.dtype()),
-           policy.compute);
-  const Tensor logits = linear(ctx, to_fc2, model.fc2);
-  note("logits", logits, policy.compute);
-  const Tensor loss = cross_entropy(ctx, logits, targets);
-  note("loss", loss, stat_dtype(policy.compute));
-
-  const Tensor one = ctx.empty({1}, loss.dtype());
+  const Tensor one = ctx.empty({1}, made.loss.dtype());
   upload_floats(ctx, one, std::vector<float>{1});
-  ctx.tape().backward(loss, one);
-  note("gradient of logits", backward.of("cross_entropy", "dlogits"), policy.compute);
-  note("gradient of norm input", backward.of("layer_norm", "dx"), policy.value);
-  note("gradient of fc1 output", backward.of("relu", "dx"), policy.compute);
-  for (const Param& p : model.params.params()) note(cat("gradient of ", p.name), p.grad, policy.grad);
+  ctx.tape().backward(made.loss, one);
+  note.tensor("gradient of logits", backward.of("cross_entropy", "dlogits"), policy.compute);
+  note.tensor("gradient of norm input", backward.of("layer_norm", "dx"), policy.value);
+  note.tensor("gradient of fc1 output", backward.of("relu", "dx"), policy.compute);
+  for (const Param& p : model.params.params()) note.tensor(cat("gradient of ", p.name), p.grad, policy.grad);
 
-  result.activated.resize(static_cast<std::size_t>(activated.shape().numel()));
-  download_floats(ctx, activated, result.activated);
-  float value = 0;
-  download_floats(ctx, loss, {&value, 1});
-  run.loss = value;
-  run.floor = format_of(policy.compute).unit_roundoff();
-  for (const Param& p : model.params.params()) {
-    std::vector<float> grad(static_cast<std::size_t>(p.shape.numel()));
-    download_floats(ctx, p.grad, grad);
-    result.grads.insert(result.grads.end(), grad.begin(), grad.end());
-  }
+  read_result(ctx, model, made.activated, made.loss, result);
   ctx.tape().reset();
   return result;
 }

@@ -1,5 +1,6 @@
 // Which dtype each tensor of a small model has under a precision policy: fc1 (no bias), ReLU, LayerNorm, fc2,
-// cross-entropy, forward and backward. The dtypes are read off the tensors as they pass, not off the policy.
+// cross-entropy, forward and backward. The dtypes are read from the tensors as they pass, not from the
+// policy.
 #pragma once
 
 #include <cstdint>

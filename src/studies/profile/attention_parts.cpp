@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "ops/attention/attention.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // Attention as the step's forward runs it, all layers: its op, or its three parts.
@@ -54,8 +54,9 @@ AttentionStudy study_attention(const StepProfile& p, const RankOptions& rank, co
   const DType dtype = policy_of(p.spec.precision).compute;
   const double matrix = static_cast<double>(B * c.heads) * static_cast<double>(T) * static_cast<double>(T) *
                         static_cast<double>(size_of(dtype));
-  if (p.room != SIZE_MAX && 3 * matrix > static_cast<double>(p.room)) {
-    study.why_not = cat("taking it apart needs two matrices of ", human({static_cast<std::size_t>(matrix)}));
+  if (p.free_memory != SIZE_MAX && 3 * matrix > static_cast<double>(p.free_memory)) {
+    study.why_not =
+        cat("measuring its parts needs two matrices of ", human({static_cast<std::size_t>(matrix)}));
     return study;
   }
   RankContext ctx(rank);
@@ -77,4 +78,4 @@ AttentionStudy study_attention(const StepProfile& p, const RankOptions& rank, co
   return study;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

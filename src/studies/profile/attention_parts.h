@@ -1,13 +1,13 @@
-// Attention taken apart: what its scores, its softmax and its last product take, at the shape of a step.
+// Attention by parts: what its scores, its softmax and its last matmul cost, at the shape of a step.
 #pragma once
 
 #include "studies/profile/profile.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-// From the step's own trace where it ran them as ops; else by running `composed` beside it, one layer of it.
+// From the step's own trace where it ran them as ops; else by running `composed` separately, one layer of it.
 // `times` is the CUPTI that traced the step, where it was CUPTI.
 AttentionStudy study_attention(const StepProfile& profile, const RankOptions& rank,
                                const TraceOptions& options, KernelTimes* times);
 
-}  // namespace kiln::cli
+}  // namespace kiln

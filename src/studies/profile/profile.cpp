@@ -8,14 +8,15 @@
 
 #include "base/atomic_file.h"
 #include "device/device_room.h"
-#include "kiln/bench_check.h"
+#include "report/export/step_timeline.h"
+#include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/profile/attention_parts.h"
 #include "studies/step/traced_step.h"
-#include "report/export/step_timeline.h"
+#include "studies/variant_check.h"
 #include "train/presets.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 bool on_gpu(const ProfileRequest& r) { return r.device.type == DeviceType::cuda; }
@@ -26,7 +27,7 @@ RankOptions rank_for(const ProfileRequest& r) {
   return o;
 }
 
-StepProfile make_step(const ProfileRequest& r, const ModelSize& size, int64_t context, Precision precision) {
+StepProfile make_step(const ProfileRequest& r, const NamedModel& size, int64_t context, Precision precision) {
   StepProfile p;
   p.size = size;
   p.preset = r.preset;
@@ -48,7 +49,7 @@ StepProfile make_step(const ProfileRequest& r, const ModelSize& size, int64_t co
 
 bool fits(const ProfileRequest& r, const StepProfile& p) {
   try {
-    return plan_step(p.spec, rank_for(r)).memory.peak_total <= room_on(r.device);
+    return plan_step(p.spec, rank_for(r)).memory.peak_total <= free_memory_on(r.device);
   } catch (const Error&) {  // of what cannot even be counted
     return false;
   }
@@ -56,7 +57,7 @@ bool fits(const ProfileRequest& r, const StepProfile& p) {
 
 std::vector<StepProfile> all_steps(const ProfileRequest& r) {
   std::vector<StepProfile> steps;
-  for (const ModelSize& size : r.sizes) {
+  for (const NamedModel& size : r.sizes) {
     for (int64_t context : r.contexts) {
       for (Precision precision : r.precisions) {
         int64_t length = context;
@@ -71,7 +72,7 @@ std::vector<StepProfile> all_steps(const ProfileRequest& r) {
 
 // Before anything is attached to the device: once CUPTI is, each launch costs the host more.
 void time_step(const ProfileRequest& r, StepProfile& p, OutOfMemory& full) {
-  ReadyStep ready(rank_for(r), r.tuning, p.source == TraceSource::events ? eager(p.spec) : p.spec, full);
+  TracedStep ready(rank_for(r), r.tuning, p.source == TraceSource::events ? eager(p.spec) : p.spec, full);
   const UntracedSteps plain = time_untraced(ready.ctx, ready.work, r.trace);
   p.timer = plain.timer;
   p.host_ms = plain.host_ms;
@@ -87,7 +88,7 @@ BothTraces trace_both(const ProfileRequest& r, StepProfile& p, OutOfMemory& full
   TraceOptions less = r.trace;  // a third of the work, a third of the time
   less.max_seconds = r.trace.max_seconds / 3;
   if (times == nullptr) {
-    ReadyStep ready(rank_for(r), r.tuning, eager(p.spec), full);
+    TracedStep ready(rank_for(r), r.tuning, eager(p.spec), full);
     const auto trace = p.source == TraceSource::events ? trace_by_events : trace_by_clock;
     BothTraces both;
     both.full = trace(ready.ctx, ready.work, r.trace);
@@ -98,12 +99,12 @@ BothTraces trace_both(const ProfileRequest& r, StepProfile& p, OutOfMemory& full
   KernelOrder order, forward_order;
   BothTraces launched;
   {
-    ReadyStep ready(rank_for(r), r.tuning, eager(p.spec), full);
+    TracedStep ready(rank_for(r), r.tuning, eager(p.spec), full);
     launched.full = trace_by_kernels(ready.ctx, ready.work, r.trace, *times, &order);
     launched.forward = trace_by_kernels(ready.ctx, ready.forward, less, *times, &forward_order);
   }
   if (!p.spec.step.graph) return launched;
-  ReadyStep ready(rank_for(r), r.tuning, p.spec, full);
+  TracedStep ready(rank_for(r), r.tuning, p.spec, full);
   BothTraces replayed;
   replayed.full = trace_replays(ready.ctx, ready.work, r.trace, *times, order);
   replayed.forward = trace_replays(ready.ctx, ready.forward, less, *times, forward_order);
@@ -136,11 +137,9 @@ void attempt(StepProfile& p, const std::function<void(OutOfMemory&)>& work) {
   try {
     work(full);
   } catch (const Error& e) {
-    p.status = full.happened ? StepProfile::Status::no_memory : StepProfile::Status::failed;
-    p.reason = e.what();
+    p.set(full.happened ? RowStatus::oom : status_of(e.kind()), e.what());
   } catch (const std::bad_alloc&) {
-    p.status = StepProfile::Status::no_memory;
-    p.reason = "out of memory on the host";
+    p.set(RowStatus::oom, "out of memory on the host");
   }
 }
 
@@ -149,12 +148,18 @@ void plan(const ProfileRequest& r, StepProfile& p) {
     const StepPlan planned = plan_step(p.spec, rank_for(r));
     p.predicted = planned.memory;
     p.planned_ops = static_cast<int>(planned.ops.size());
-    p.room = room_on(r.device);
-    if (p.predicted.peak_total <= p.room) return;
-    p.status = StepProfile::Status::no_memory;
-    p.reason =
-        cat("it needs ", human({p.predicted.peak_total}), " of memory; ", human({p.room}), " are available");
+    p.free_memory = free_memory_on(r.device);
+    if (p.predicted.peak_total <= p.free_memory) return;
+    p.set(RowStatus::oom, cat("it needs ", human({p.predicted.peak_total}), " of memory; ",
+                              human({p.free_memory}), " are available"));
   });
+}
+
+void check(const ProfileRequest& r, StepGate& gate, StepProfile& p) {
+  attempt(p, [&](OutOfMemory&) {
+    note_gate(gate.check({p.spec, rank_for(r), plan_step(p.spec, rank_for(r)).ops, r.tuning}), p);
+  });
+  if (!p.traced() && !p.gate_failed()) p.gate = Gate::not_verified;
 }
 
 void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
@@ -168,7 +173,7 @@ void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
     attempt(p, [&](OutOfMemory& full) {
       TraceOptions with_stacks = r.trace;
       with_stacks.stacks = true;
-      ReadyStep ready(rank_for(r), r.tuning, eager(p.spec), full);
+      TracedStep ready(rank_for(r), r.tuning, eager(p.spec), full);
       p.stacks = times != nullptr ? trace_by_kernels(ready.ctx, ready.work, with_stacks, *times)
                  : p.source == TraceSource::events ? trace_by_events(ready.ctx, ready.work, with_stacks)
                                                    : trace_by_clock(ready.ctx, ready.work, with_stacks);
@@ -226,18 +231,20 @@ void check_profile(const ProfileRequest& r) {
     throw Error(
         cat("--source is '", name_of(*r.source), "', and ", r.device.str(), " is traced by the clock"),
         "leave --source out, or use --device cuda", ErrorKind::usage);
-  for (const ModelSize& size : r.sizes) check_config(make_step(r, size, 1, r.precisions.front()).spec.model);
+  for (const NamedModel& size : r.sizes) check_config(make_step(r, size, 1, r.precisions.front()).spec.model);
 }
 
 ProfileReport run_profile(const ProfileRequest& r, const std::function<void(const std::string&)>& progress) {
   ProfileReport report;
   report.phases = r.phases;
-  report.above = r.above;
+  report.above = r.above / 100;
   report.kernels = r.kernels;
   report.steps = all_steps(r);
+  StepGate gate(r.folder, progress);
   for (StepProfile& p : report.steps) {
     if (on_gpu(r)) p.source = r.source == TraceSource::events ? TraceSource::events : TraceSource::cupti;
     plan(r, p);
+    check(r, gate, p);
   }
   if (on_gpu(r)) {
     const std::string why = why_no_kernel_times();
@@ -271,4 +278,4 @@ ProfileReport run_profile(const ProfileRequest& r, const std::function<void(cons
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

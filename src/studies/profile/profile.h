@@ -1,5 +1,5 @@
-// The work of `kiln profile`: a training step traced, and beside it its forward pass as inference runs it and
-// attention taken apart; everything the pages say is counted from these traces.
+// The work of `kiln profile`: a training step traced, its forward pass as inference runs it and
+// attention by parts; everything on the pages is computed from these traces.
 #pragma once
 
 #include <array>
@@ -8,41 +8,43 @@
 #include <string>
 #include <vector>
 
-#include "tune/tune_file.h"
-#include "studies/op/op.h"
-#include "studies/step/step.h"
+#include "model/model_options.h"
 #include "perf/trace/step_tracer.h"
 #include "perf/trace/trace_tables.h"
+#include "studies/op/op.h"
+#include "studies/step/step.h"
+#include "tune/tune_file.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 inline constexpr int64_t kLargestContext = -1;
 
 struct ProfileRequest {
-  std::vector<ModelSize> sizes;   // with the vocabulary asked for
-  std::vector<int64_t> contexts;  // kLargestContext: the largest power of two whose step fits
-  std::vector<Precision> precisions;
-  std::string preset = "optimized", variants;
+  std::vector<NamedModel> sizes = {};
+  std::vector<int64_t> contexts = {};  // kLargestContext: the largest power of two whose step fits
+  std::vector<Precision> precisions = {Precision::bf16};
+  std::string preset = "optimized", variants = {};
   Recompute recompute = Recompute::none;
   GraphChoice graph = GraphChoice::automatic;
   int64_t batch = 1;
   int micro_steps = 1;
-  TraceOptions trace;
-  std::optional<TraceSource> source;  // of a GPU's times; without one CUPTI, or events where it is refused
-  std::vector<StepPhase> phases;      // whose kernels are listed
-  double above = 0.01;                // share of forward from which a kernel that is no product is named
-  int kernels = 8;                    // to list for each phase
-  bool stacks = false;                // also who called each op, in a pass of its own
-  std::optional<TuneFile> tuning;
-  Device device;
+  TraceOptions trace = {};
+  std::optional<TraceSource> source = {};  // of a GPU's times; else CUPTI, or events where it is refused
+  std::vector<StepPhase> phases = {StepPhase::forward, StepPhase::backward,
+                                   StepPhase::update};  // whose kernels are listed
+  double above = 1;     // per cent of forward from which a kernel that is no matmul is named
+  int kernels = 8;      // to list for each phase
+  bool stacks = false;  // also who called each op, in its own pass
+  std::optional<TuneFile> tuning = {};
+  Device device = {};
   int threads = 0;
   uint64_t seed = 0;
-  std::string folder;  // for the timelines
+  std::string folder = {};  // for the timelines
 };
 
 // Attention's three parts at the step's shape, and all of attention as the step runs it.
 struct AttentionStudy {
-  bool in_the_step = false;  // else it was run beside it, as `composed`
+  bool in_the_step = false;  // else it was run separately, as `composed`
   int layers = 1;            // whose parts these are
   std::array<AttentionPart, 3> parts;
   std::string variant;  // of the step
@@ -50,12 +52,8 @@ struct AttentionStudy {
   std::string why_not;  // where there are no parts
 };
 
-struct StepProfile {
-  enum class Status { traced, no_memory, failed };
-  Status status = Status::traced;
-  std::string reason;
-
-  ModelSize size{};
+struct StepProfile : RowOutcome {
+  NamedModel size;
   StepSpec spec;
   std::string preset, variants;
   bool tuned = false;
@@ -65,7 +63,7 @@ struct StepProfile {
   bool captured = false;  // the timed steps were graphs
   TracedSteps full;       // the training step
   TracedSteps forward;    // the loss with no gradient wanted
-  TracedSteps stacks;     // the training step again, with the callers of its ops; empty where not asked for
+  TracedSteps stacks;     // the training step again, with the callers of its ops; empty where not requested
   Timing timer;           // of the step without a tracer, seconds
   std::optional<double> host_ms;
   MemoryStats predicted, measured;
@@ -73,12 +71,12 @@ struct StepProfile {
   OpRates rates;
   ModelWork model;
   AttentionStudy attention;
-  std::size_t room = 0;
+  std::size_t free_memory = 0;
   std::string file;  // the timeline
 
-  bool traced() const { return status == Status::traced; }
+  bool traced() const { return ok(); }
   const Trace& step() const { return full.median(); }
-  double tracing_cost() const;  // share of a step; by pairs where steps with and without took turns
+  double tracing_cost() const;  // share of a step; by pairs where steps with and without alternated
   std::optional<PlainStep> plain() const {
     if (!host_ms) return {};
     return PlainStep{1e3 * timer.p50, *host_ms};
@@ -92,9 +90,9 @@ struct ProfileReport {
   std::string device, device_name, isa;
   int threads = 1;
   double copy = 0;               // bytes/s
-  std::vector<NamedRate> flops;  // per dtype of products
+  std::vector<NamedRate> flops;  // per GEMM dtype
   std::vector<StepPhase> phases;
-  double above = 0.01;
+  double above = 0.01;  // a share
   int kernels = 8;
   std::vector<StepProfile> steps;
 };
@@ -102,7 +100,7 @@ struct ProfileReport {
 // Throws Error for what cannot be traced: meta, a graph where the device has none, a source it does not have.
 void check_profile(const ProfileRequest& request);
 
-// The request has passed check_profile(). Writes the timelines. A step that finds no memory is told as such.
+// The request has passed check_profile(). Writes the timelines. A step that runs out of memory is marked so.
 ProfileReport run_profile(const ProfileRequest& request,
                           const std::function<void(const std::string&)>& progress);
 
@@ -111,4 +109,4 @@ ModelWork model_work(const StepSpec& spec);
 // The largest power of two, from 128 on, for which `fits` says yes; 128 where none does.
 int64_t largest_context(const std::function<bool(int64_t)>& fits);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -6,13 +6,15 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/plain_number.h"
+#include "dist/launch/transports.h"
 #include "dist/strategy/ddp.h"
-#include "kiln/bench_check.h"
-#include "studies/place.h"
 #include "rows/result_log.h"
+#include "studies/place.h"
+#include "studies/variant_check.h"
 #include "train/presets.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 BucketOptions options_of(const std::string& form, double bucket_mb, DType wire) {
@@ -31,7 +33,7 @@ std::vector<DdpRow> planned_rows(const BenchDdpRequest& r) {
       DdpRow row;
       row.form = form;
       row.bucket_mb = bucket;
-      row.automatic = bucket < 0;
+      row.automatic = bucket == kBestBucket;
       rows.push_back(std::move(row));
     }
   }
@@ -65,14 +67,14 @@ void find_cost(BenchDdpReport& report) {
 
 // The gradients' sums are the same numbers in every form: on the CPU to the bit, else to rounding.
 void check_losses(BenchDdpReport& report) {
-  const DdpRow* first = nullptr;
+  DdpRow* first = nullptr;
   for (DdpRow& row : report.rows) {
     if (std::ssize(row.run.timing.samples) != int64_t{report.request.steps} * report.request.rounds) continue;
     if (first == nullptr) {
       first = &row;
       continue;
     }
-    row.wrong = wrong_loss(row.run, first->run, first->form);
+    compare_losses({row, row.run}, {*first, first->run}, first->form);
   }
 }
 
@@ -100,7 +102,7 @@ void choose_bucket(BenchDdpReport& report, DdpRow& row) {
   const BenchDdpRequest& r = report.request;
   if (row.automatic) {
     find_cost(report);
-    if (r.transport != "threads" && report.cost_from.starts_with("this run"))
+    if (find_transport(r.transport).processes && report.cost_from.starts_with("this run"))
       report.cost_from.clear();  // each process would make something else of its own calls
     if (report.cost_from.empty())
       throw Error(
@@ -167,6 +169,8 @@ BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(cons
   const std::unique_ptr<Ranks> processes =
       launched_ranks(fmt::format("bench ddp {} {}", r.size.name, r.batch));
   work.processes = processes.get();
+  check_ranks_fit(work, strategy_maker("ddp:naive", {.wire = r.wire}));  // before the gate takes memory
+  check_rank_step(work, r.folder, progress);
   RanksTiming alone;
   std::vector<DdpRow> rows = planned_rows(r);
   for (int round = 0; round < r.rounds && !report.stopped; ++round) {
@@ -178,7 +182,7 @@ BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(cons
       if (report.stopped) break;
       if (round == 0) choose_bucket(report, row);
       progress(fmt::format("{} {}{}, round {} of {}", r.size.name, row.form,
-                           row.form == "bucketed" ? fmt::format(" of {:.3g} MB", row.bucket_mb) : "",
+                           row.form == "bucketed" ? fmt::format(" of {} MB", plain(row.bucket_mb, 3)) : "",
                            round + 1, r.rounds));
       add_round(row.run, time_ranks(work, strategy_maker("ddp:" + row.form, {row.bucket_mb, r.wire})));
     }
@@ -201,4 +205,4 @@ BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(cons
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,41 +1,41 @@
-// The work of `kiln bench ddp`: the four forms of data parallel training side by side, each beside what
-// compute alone and the cost of its collectives foretell.
+// The work of `kiln bench ddp`: the four forms of data parallel training side by side, each with what
+// compute alone and the cost of its collectives predict.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "studies/op/op.h"
-#include "studies/ranks/rank_steps.h"
-#include "model/size_registry.h"
 #include "perf/comm/bucket_size.h"
 #include "perf/comm/overlap_replay.h"
+#include "report/tables/study_page.h"
+#include "studies/op/op.h"
 #include "studies/ranks/overlap_charts.h"
-#include "report/tables/text_table.h"
+#include "studies/ranks/rank_steps.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-// `batch` is that of all ranks together.
+constexpr double kBestBucket = -1;  // the predicted best one
+
+// `batch` is global, over all ranks.
 struct BenchDdpRequest : RanksStudy {
   BenchDdpRequest() { batch = 4, warmups = 3, steps = 10; }
-  std::vector<std::string> forms;      // naive, flat, overlap, bucketed
-  std::vector<double> buckets = {25};  // of 1e6 bytes, for `bucketed`; below 0: the predicted best
+  std::vector<std::string> forms = {"naive", "flat", "overlap", "bucketed"};
+  std::vector<double> buckets = {1, 10, 100, 1000};  // of 1e6 bytes, for `bucketed`; kBestBucket too
   DType wire = DType::f32;
   int ranks = 2;
-  int rounds = 2;   // forms take turns, so that a machine that slows down slows all of them
+  int rounds = 2;   // forms alternate, so that a machine that slows down slows all of them
   std::string out;  // where rows of `bench allreduce` may be, for a link that is not modelled
 };
 
-struct DdpRow {
+struct DdpRow : RowOutcome {
   std::string form;
   double bucket_mb = 0;  // of bucketed
   bool automatic = false;
   BucketOptions options;
   RanksTiming run;
-  std::string wrong;  // why the row cannot be trusted; empty: it can
 
-  // Foretold, us.
+  // Predicted, us.
   OverlapLedger predicted;
   double communication_alone = 0;
   std::size_t calls = 0;  // that carry gradients
@@ -67,10 +67,10 @@ void check_bench_ddp(const BenchDdpRequest& request);
 BenchDdpReport bench_ddp(const BenchDdpRequest& request,
                          const std::function<void(const std::string&)>& progress);
 
-std::string ddp_page(const BenchDdpReport& report, PageFormat format);
+StudyPage ddp_page(const BenchDdpReport& report, bool wide = false);
 std::vector<std::string> ddp_result_lines(const BenchDdpReport& report);
-// naive beside the fastest of the others, or what there is; and what stands below the title.
+// naive next to the fastest of the others, or what there is; and the caption below the title.
 std::vector<NamedLedger> ddp_pair(const BenchDdpReport& report);
 std::string ddp_caption(const BenchDdpReport& report);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,28 +1,27 @@
-// The work of `kiln bench fsdp`: sharded weights gathered k ahead, and whether they came in time.
+// The work of `kiln bench fsdp`: sharded weights gathered k ahead, and whether they arrived in time.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "report/charts/svg_parts.h"
+#include "report/tables/study_page.h"
 #include "studies/ranks/rank_steps.h"
-#include "model/size_registry.h"
-#include "report/tables/text_table.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-// `batch` is that of all ranks together.
+// `batch` is global, over all ranks.
 struct BenchFsdpRequest : RanksStudy {
   BenchFsdpRequest() { batch = 4, warmups = 3, steps = 7; }
   std::vector<int> prefetch = {0, 1, 2};
   int ranks = 2;
 };
 
-struct FsdpRow {
+struct FsdpRow : RowOutcome {
   int prefetch = 0;
   RanksTiming run;
   GatherReplay predicted;  // from the uses of the first row, on the link; empty without one
-  std::string wrong;       // why it does not count; empty: it does
 };
 
 struct BenchFsdpReport {
@@ -37,8 +36,8 @@ struct BenchFsdpReport {
 void check_bench_fsdp(const BenchFsdpRequest& request);
 BenchFsdpReport bench_fsdp(const BenchFsdpRequest& request,
                            const std::function<void(const std::string&)>& progress);
-std::string fsdp_caption(const BenchFsdpReport& report);
-std::string fsdp_page(const BenchFsdpReport& report, PageFormat format);
+StudyPage fsdp_page(const BenchFsdpReport& report, bool wide = false);
 std::vector<std::string> fsdp_result_lines(const BenchFsdpReport& report);
+std::vector<NamedChart> fsdp_charts(const BenchFsdpReport& report);  // overlap: the steps as lanes
 
-}  // namespace kiln::cli
+}  // namespace kiln

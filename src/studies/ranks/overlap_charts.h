@@ -14,7 +14,7 @@ struct NamedLedger {
   OverlapLedger ledger;
 };
 
-// `below` stands under the title: size, ranks, link.
+// `below` is under the title: size, ranks, link.
 std::string overlap_svg(const std::vector<NamedLedger>& steps, const std::string& title,
                         const std::string& below);
 

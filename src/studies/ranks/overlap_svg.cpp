@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "studies/ranks/overlap_charts.h"
+#include "base/plain_number.h"
 #include "report/charts/svg_parts.h"
-#include "report/svg_text.h"
+#include "report/charts/svg_text.h"
+#include "studies/ranks/overlap_charts.h"
 
 namespace kiln {
 namespace {
@@ -19,7 +20,7 @@ constexpr std::string_view kForward = "#66a5d4", kBackward = "#4477aa", kUpdate 
 struct Drawn {
   double x, y, width, height;
   std::string_view fill;
-  std::string title;  // what a pointer on it is told
+  std::string title;  // the tooltip
 };
 
 std::string rectangle(const Drawn& r, bool outlined = false) {
@@ -54,7 +55,7 @@ class Panel {
     svg += phase("sums, norm, update", ledger_.backward_end, ledger_.end, compute, kUpdate);
     for (const TimeSpan& w : ledger_.waits)
       svg += rectangle({x(w.begin), compute, x(w.end) - x(w.begin), kLane, kStill,
-                        fmt::format("stands still for {:.0f} us", w.us())});
+                        fmt::format("stalled for {:.0f} us", w.us())});
     for (const LedgerEntry& e : ledger_.entries) svg += bars(e, communication);
     return svg;
   }
@@ -65,7 +66,7 @@ class Panel {
     return rectangle(
         {x(begin), y, x(end) - x(begin), kLane, fill, fmt::format("{}: {:.0f} us", name, end - begin)});
   }
-  // A call, with the parts of it for which the rank stood still.
+  // A call, with the parts of it for which the rank was stalled.
   std::string bars(const LedgerEntry& e, double y) const {
     const std::string title = fmt::format("{}, {} of {} bytes: ready {:.0f}, start {:.0f}, end {:.0f} us; {}",
                                           e.name, e.collective, e.bytes, e.ready, e.start, e.end,
@@ -97,7 +98,7 @@ std::string key() {
   add(kForward, "forward", 90);
   add(kBackward, "backward", 100);
   add(kUpdate, "sums, norm, update", 160);
-  add(kStill, "stands still", 110);
+  add(kStill, "stalled", 110);
   add(kHidden, "communication, hidden", 180);
   add(kExposed, "exposed", 90);
   return svg;
@@ -123,9 +124,9 @@ std::string overlap_svg(const std::vector<NamedLedger>& steps, const std::string
     const double x = kLeft + kPlot * 1e3 * ms / us;
     svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"#ddd\"/>\n", x,
                        kTop, bottom);
-    svg += svg_text({x, bottom + 16, "middle"}, fmt::format("{:g}", std::round(ms * 1e6) / 1e6));
+    svg += svg_text({x, bottom + 16, "middle"}, plain(std::round(ms * 1e6) / 1e6, 6));
   }
-  svg += svg_text({kLeft + kPlot / 2, bottom + 34, "middle"}, "ms from the beginning of the step");
+  svg += svg_text({kLeft + kPlot / 2, bottom + 34, "middle"}, "ms from the start of the step");
   double top = kTop;
   for (const NamedLedger& s : steps) {
     svg += Panel(s.ledger, top, us).draw(s.name);

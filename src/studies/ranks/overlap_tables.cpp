@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+
 namespace kiln {
 namespace {
-
-using nlohmann::ordered_json;
 
 std::string us(double x) { return fmt::format("{:.0f}", x); }
 std::string ms_of(double us) { return fmt::format("{:.3f}", us / 1e3); }
@@ -39,9 +39,9 @@ TextTable ledger_table(const OverlapLedger& ledger, std::size_t most) {
   return table;
 }
 
-ordered_json ledger_json(const OverlapLedger& ledger) {
+Json ledger_json(const OverlapLedger& ledger) {
   const OverlapTotals t = totals_of(ledger);
-  ordered_json entries = ordered_json::array(), waits = ordered_json::array();
+  Json entries = Json::array(), waits = Json::array();
   for (const LedgerEntry& e : ledger.entries)
     entries.push_back({{"name", e.name},
                        {"collective", e.collective},
@@ -65,7 +65,7 @@ ordered_json ledger_json(const OverlapLedger& ledger) {
 }
 
 TextTable what_if_table(std::span<const WhatIf> all, double measured_us, double floor_us) {
-  TextTable table = {{"what if", "calls", "step ms", "predicted ms", "floor ms", "communication ms",
+  TextTable table = {{"what if", "calls", "step ms", "predicted ms", "roofline ms", "communication ms",
                       "exposed ms", "hidden"}};
   for (const WhatIf& w : all) {
     const OverlapTotals t = totals_of(w.ledger);
@@ -76,8 +76,8 @@ TextTable what_if_table(std::span<const WhatIf> all, double measured_us, double 
   return table;
 }
 
-ordered_json what_if_json(std::span<const WhatIf> all) {
-  ordered_json list = ordered_json::array();
+Json what_if_json(std::span<const WhatIf> all) {
+  Json list = Json::array();
   for (const WhatIf& w : all) {
     const OverlapTotals t = totals_of(w.ledger);
     list.push_back({{"change", w.change},

@@ -8,7 +8,7 @@ namespace {
 void add_step(ChromeTrace& out, const NamedLedger& step) {
   const OverlapLedger& l = step.ledger;
   const int compute = out.add_lane(cat(step.name, ": compute"));
-  const int still = out.add_lane(cat(step.name, ": stands still"));
+  const int still = out.add_lane(cat(step.name, ": stalled"));
   const int communication = out.add_lane(cat(step.name, ": communication"));
   out.add_span(compute, "forward", "phase", 0, l.backward_begin);
   out.add_span(compute, "backward", "phase", l.backward_begin, l.backward_end - l.backward_begin);

@@ -7,17 +7,26 @@
 #include <thread>
 
 #include "autograd/op_observer.h"
-#include "dist/strategy/bucketed.h"
+#include "base/error.h"
+#include "base/plain_number.h"
+#include "base/units.h"
+#include "device/device_room.h"
 #include "dist/comm/local_transport.h"
 #include "dist/comm/reduce_ranks.h"
-#include "dist/strategy/fsdp.h"
 #include "dist/launch/rank_agreement.h"
-#include "kiln/bench_check.h"
-#include "studies/place.h"
+#include "dist/launch/transports.h"
+#include "dist/strategy/bucketed.h"
+#include "dist/strategy/fsdp.h"
+#include "ops/op_list.h"
 #include "perf/comm/overlap_recorder.h"
+#include "studies/gate/gate.h"
+#include "studies/place.h"
+#include "studies/ranks/largest_rank.h"
+#include "studies/step/step.h"
+#include "studies/variant_check.h"
 #include "train/presets.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // Notes the memory at the moment the optimizer begins.
@@ -30,7 +39,7 @@ class BeforeUpdate final : public OpObserver {
 
   void arm() { armed_ = true; }
   void on_op_begin(RankContext& ctx, const OpEvent& event) override {
-    if (!armed_ || event.op != "adamw") return;
+    if (!armed_ || kind_of_op(event.op) != OpKind::optimizer) return;
     armed_ = false;
     out_ = ctx.allocator().stats();
   }
@@ -62,7 +71,7 @@ ComputeTimeline last_of_all_ranks(RankContext& ctx, Communicator& comm, const Co
   std::vector<double> moments = {mine.backward_begin, mine.backward_end, mine.end};
   for (const ReadyGradient& g : mine.gradients) moments.push_back(g.ready);
   std::vector<ComputeTimeline> ranks;
-  for (const std::vector<double>& m : numbers_of_ranks(ctx, comm, moments, "moments of a step")) {
+  for (const std::vector<double>& m : all_gather_numbers(ctx, comm, moments, "moments of a step")) {
     ComputeTimeline& r = ranks.emplace_back(mine);
     r.backward_begin = m[0];
     r.backward_end = m[1];
@@ -87,7 +96,7 @@ bool all_go_on(RankContext& ctx, Communicator& comm, const std::function<bool()>
 void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const MakeRankStrategy& make,
               RanksTiming& result) {
   RankStrategy made = make(ctx, comm);
-  StepRun run(ctx, work.spec, made.strategy.get());
+  SyntheticStep run(ctx, work.spec, made.strategy.get());
   RanksTiming r;
   ctx.synchronize();
   r.memory.after_init = ctx.allocator().stats();
@@ -119,13 +128,16 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   if (made.observe_gathers) made.observe_gathers(nullptr);
   r.volume = made.strategy->volume();
   const bool meta = ctx.device().is_meta();
-  if (!meta) r.loss = run.finish();
+  if (!meta) {
+    r.loss = run.finish();
+    keep_largest_rank(ctx, comm, r.memory, r.memory_rank);
+  }
   const std::vector<double> slow =
-      meta ? seconds : slowest(numbers_of_ranks(ctx, comm, seconds, "times of the steps"));
+      meta ? seconds : slowest(all_gather_numbers(ctx, comm, seconds, "times of the steps"));
   const std::size_t middle = slow.empty() ? 0 : step_of_median_length(slow);
   if (made.alone && !meta && !slow.empty())
     r.compute = last_of_all_ranks(ctx, comm, compute_of(ledgers[middle]));
-  if (comm.rank() != 0 && work.processes == nullptr) return;  // threads share the one result
+  if (comm.rank() != 0 && !meta && work.processes == nullptr) return;  // threads share the one result
   r.here = comm.rank() == 0;
   if (!slow.empty()) {
     r.timing = summarize(slow);
@@ -160,14 +172,30 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
   };
 }
 
-std::string wrong_loss(const RanksTiming& run, const RanksTiming& first, const std::string& first_name) {
-  if (std::abs(run.loss - first.loss) <= 1e-3 * std::abs(first.loss)) return {};  // NaN is not
-  return fmt::format("its last loss is {:.6g}, that of {} {:.6g}", run.loss, first_name, first.loss);
+void compare_losses(JudgedRun judged, JudgedRun first, const std::string& first_name) {
+  const double loss = judged.run.loss, other = first.run.loss;
+  if (std::abs(loss - other) <= 1e-3 * std::abs(other)) {  // NaN is not
+    judged.row.gate = first.row.gate = Gate::passed;
+  } else {
+    judged.row.fail_gate(
+        fmt::format("its last loss is {}, that of {} {}", plain(loss, 6), first_name, plain(other, 6)));
+  }
+}
+
+void check_rank_step(const RanksWork& work, const std::string& folder,
+                     const std::function<void(const std::string&)>& progress) {
+  // Processes would write over each other's files.
+  StepGate gate(work.processes == nullptr ? folder : std::string(), progress);
+  RankOptions rank = work.plan.options;
+  rank.world = 1;
+  const GateReport report = gate.check({work.spec, rank, plan_step(work.spec, rank).ops});
+  if (!report.passed())
+    throw Error(cat("the step does not pass its check, and was not timed: ", report.reason));
 }
 
 int study_ranks(int asked) {
   const RanksRequest launched = launched_request();
-  return launched.world > 1 || launched.transport != "threads" ? launched.world : asked;
+  return launched.world > 1 || find_transport(launched.transport).processes ? launched.world : asked;
 }
 
 std::string study_transport(const std::string& asked) {
@@ -178,16 +206,30 @@ void check_study_ranks(const std::string& transport, int ranks) {
   const RanksRequest launched = launched_request();
   if (transport != launched.transport)
     throw Error(cat("--transport is ", transport, ", and the ranks of this study are ", launched.transport),
-                transport == "threads" ? "leave --transport out"
-                                       : cat("start them: kiln run --nproc ", std::max(2, ranks),
-                                             " --transport ", transport, " -- bench ..."),
+                !find_transport(transport).processes
+                    ? "leave --transport out"
+                    : cat("start them: kiln run --nproc ", std::max(2, ranks), " --transport ", transport,
+                          " -- bench ..."),
                 ErrorKind::usage);
-  if ((launched.world > 1 || transport != "threads") && ranks != launched.world)
+  if ((launched.world > 1 || find_transport(transport).processes) && ranks != launched.world)
     throw Error(cat("--ranks is ", ranks, ", and ", launched.world, " were started"), "leave --ranks out",
                 ErrorKind::usage);
-  if (transport == "threads" && ranks > kMaxThreadRanks)
+  if (!find_transport(transport).processes && ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
+}
+
+int64_t batch_of_rank(const RanksStudy& study, int ranks) {
+  if (!study.total_batch) return study.batch;
+  if (*study.total_batch % ranks != 0)
+    throw Error(cat("--batch is ", *study.total_batch, ", which does not divide into ", ranks, " ranks"),
+                cat("take ", (*study.total_batch / ranks + 1) * ranks, ", or --batch-per-rank"),
+                ErrorKind::usage);
+  return *study.total_batch / ranks;
+}
+
+std::string batch_text(const RanksStudy& study) {
+  return study.total_batch ? cat("batch ", *study.total_batch) : cat("batch ", study.batch, " on each rank");
 }
 
 RanksWork work_of(const RanksStudy& r, int ranks, int64_t batch_of_a_rank) {
@@ -203,6 +245,7 @@ RanksWork work_of(const RanksStudy& r, int ranks, int64_t batch_of_a_rank) {
   w.spec.precision = r.precision;
   w.spec.step.batch = batch_of_a_rank;
   w.spec.step.context = r.context;
+  w.spec.step.micro_steps = r.micro_steps;
   w.spec.step.graph = false;
   w.warmups = r.warmups;
   w.steps = r.steps;
@@ -212,7 +255,7 @@ RanksWork work_of(const RanksStudy& r, int ranks, int64_t batch_of_a_rank) {
 
 std::unique_ptr<Ranks> launched_ranks(const std::string& config) {
   RanksRequest launched = launched_request();
-  if (launched.transport == "threads") return nullptr;
+  if (!find_transport(launched.transport).processes) return nullptr;
   launched.config = config;
   return std::make_unique<Ranks>(launched);
 }
@@ -255,20 +298,42 @@ void add_round(RanksTiming& all, RanksTiming round) {
   }
 }
 
-RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make) {
+RanksTiming plan_ranks(const RanksWork& work, const MakeRankStrategy& make, bool uneven) {
   RanksWork planned = work;
   planned.warmups = std::max(1, work.warmups);
   planned.steps = 1;
   planned.stop = nullptr;
   planned.plan.options.device = Device::meta(work.plan.options.device.target);
   planned.plan.options.backend = {};
-  planned.plan.options.rank = 0;
   planned.plan.options.world = work.plan.ranks;
-  RanksTiming result;
-  RankContext ctx(planned.plan.options);
-  Communicator comm(ctx, make_meta_transport(0, work.plan.ranks, work.plan.comm), work.plan.comm);
-  run_rank(ctx, comm, planned, make, result);
-  return result;
+  RanksTiming largest;
+  for (int rank = 0; rank < (uneven ? work.plan.ranks : 1); ++rank) {
+    planned.plan.options.rank = rank;
+    RanksTiming result;
+    RankContext ctx(planned.plan.options);
+    Communicator comm(ctx, make_meta_transport(rank, work.plan.ranks, work.plan.comm), work.plan.comm);
+    run_rank(ctx, comm, planned, make, result);
+    const auto peak = [](const RanksTiming& r) { return r.memory.after_step.peak_total; };
+    if (rank > 0 && peak(result) <= peak(largest)) continue;
+    const OverlapLedger ledger = rank == 0 ? result.ledger : largest.ledger;  // the first rank's, as measured
+    largest = std::move(result);
+    largest.ledger = ledger;
+    largest.memory_rank = rank;
+  }
+  return largest;
+}
+
+void check_ranks_fit(const RanksWork& work, const MakeRankStrategy& make) {
+  const Device& device = work.plan.options.device;
+  if (device.is_meta()) return;
+  // Ranks of one machine share its memory; of GPUs one rank may have one to itself.
+  const int sharing = device.type == DeviceType::cpu ? work.plan.ranks : 1;
+  const std::size_t peak = plan_ranks(work, make).memory.after_step.peak_total;
+  const std::size_t free_memory = free_memory_on(device);
+  if (peak <= free_memory / static_cast<std::size_t>(sharing)) return;
+  throw Error(cat("a step needs ", human({peak}), " of memory on each of ", work.plan.ranks, " ranks; ",
+                  human({free_memory}), " are free on ", device.str(), sharing > 1 ? " for all of them" : ""),
+              "take a smaller --size, --batch or --ctx, or fewer --ranks");
 }
 
 int threads_per_rank(int asked, int ranks) {
@@ -276,4 +341,4 @@ int threads_per_rank(int asked, int ranks) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, ranks));
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

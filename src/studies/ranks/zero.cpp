@@ -7,23 +7,23 @@
 
 #include "base/error.h"
 #include "device/device_room.h"
-#include "kiln/bench_check.h"
-#include "studies/place.h"
 #include "perf/comm/overlap_replay.h"
+#include "studies/place.h"
+#include "studies/variant_check.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 // Threads of one process share the machine's memory, ranks of one GPU the GPU's.
 std::string why_no_room(const BenchZeroRequest& r, const ZeroRow& row) {
   if (!r.measure) return "not asked for";
   const double needed = static_cast<double>(row.planned.memory.after_step.peak_total) * row.ranks;
-  const std::size_t room = room_on(r.device);
-  if (needed <= static_cast<double>(room)) return {};
+  const std::size_t free_memory = free_memory_on(r.device);
+  if (needed <= static_cast<double>(free_memory)) return {};
   return fmt::format("{} ranks need {} here, {} are available", row.ranks,
-                     human({static_cast<std::size_t>(needed)}), human({room}));
+                     human({static_cast<std::size_t>(needed)}), human({free_memory}));
 }
 
 }  // namespace
@@ -70,7 +70,10 @@ void check_bench_zero(const BenchZeroRequest& r) {
   if (r.device.is_meta() && r.measure)
     throw Error("meta runs no kernels, so there is nothing to measure", "say --measure off",
                 ErrorKind::usage);
-  for (const int n : r.ranks) check_study_ranks(r.transport, n);
+  for (const int n : r.ranks) {
+    check_study_ranks(r.transport, n);
+    (void)batch_of_rank(r, n);
+  }
   check_config(config_of(r.size));
 }
 
@@ -81,24 +84,29 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
   report.parameters = count_params(config_of(r.size)).total();
   std::map<int, double> compute;
   const std::unique_ptr<Ranks> processes =
-      launched_ranks(fmt::format("bench zero {} {}", r.size.name, r.batch));
+      launched_ranks(fmt::format("bench zero {} {}", r.size.name, batch_text(r)));
   for (const int ranks : r.ranks) {
     for (const std::string& stage : r.stages) {
       report.stopped = report.stopped || (r.stop && r.stop());
       if (report.stopped) break;
       progress(fmt::format("{} stage {}, {} rank{}", r.size.name, stage, ranks, ranks == 1 ? "" : "s"));
-      RanksWork work = work_of(r, ranks, r.batch);
+      RanksWork work = work_of(r, ranks, batch_of_rank(r, ranks));
       work.processes = processes.get();
       const MakeRankStrategy make = strategy_maker(strategy_of_stage(stage), {r.bucket_mb, DType::f32});
       ZeroRow row;
       row.stage = stage;
       row.ranks = ranks;
-      row.planned = plan_ranks(work, make);
+      row.planned = plan_ranks(work, make, /*uneven=*/stage == "1:simple");
       const bool narrow = layout_for(r.precision, work.spec.step, ranks).narrow_grads;
       row.theory = zero_theory(stage, policy_of(r.precision, narrow), report.parameters, ranks);
       row.not_measured = why_no_room(r, row);
-      if (row.not_measured.empty()) {
-        if (!compute.contains(ranks)) compute[ranks] = time_ranks(work, compute_alone(DType::f32)).timing.p50;
+      if (!row.not_measured.empty()) {
+        row.set(RowStatus::modelled, row.not_measured);
+      } else {
+        if (!compute.contains(ranks)) {
+          check_rank_step(work, r.folder, progress);
+          compute[ranks] = time_ranks(work, compute_alone(DType::f32)).timing.p50;
+        }
         row.compute = compute[ranks];
         row.measured = time_ranks(work, make);
         if (!row.measured->here) continue;  // a process that is not the first rank
@@ -106,7 +114,8 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
           return other.ranks == ranks && other.measured;
         });
         if (first != report.rows.end())
-          row.wrong = wrong_loss(*row.measured, *first->measured, fmt::format("stage {}", first->stage));
+          compare_losses({row, *row.measured}, {*first, *first->measured},
+                         fmt::format("stage {}", first->stage));
       }
       report.rows.push_back(std::move(row));
     }
@@ -122,4 +131,4 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -6,30 +6,29 @@
 #include <string>
 #include <vector>
 
-#include "studies/op/op.h"
-#include "studies/ranks/rank_steps.h"
-#include "model/size_registry.h"
+#include "dist/strategy/strategies.h"
 #include "perf/comm/zero_theory.h"
 #include "report/charts/svg_parts.h"
-#include "report/tables/text_table.h"
+#include "report/tables/study_page.h"
+#include "studies/op/op.h"
+#include "studies/ranks/rank_steps.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 // `batch` is that of each rank: activations are the same for any number of them.
 struct BenchZeroRequest : RanksStudy {
-  std::vector<std::string> stages;  // 0, 1:simple, 1, 2, 3
-  std::vector<int> ranks;
-  double bucket_mb = 25;
+  std::vector<std::string> stages = {"0", "1:simple", "1", "2"};  // 3 is FSDP
+  std::vector<int> ranks = {1, 2, 4, 8};
+  double bucket_mb = StrategyOptions().bucket_mb;
   bool measure = true;  // else meta alone
 };
 
-struct ZeroRow {
+struct ZeroRow : RowOutcome {
   std::string stage;
   int ranks = 1;
   RanksTiming planned;  // on meta
   std::optional<RanksTiming> measured;
   std::string not_measured;  // why not
-  std::string wrong;         // why what was measured does not count; empty: it does
   double compute = 0;        // seconds of the step of so many ranks without communication
   ZeroTheory theory;
 
@@ -48,7 +47,7 @@ struct BenchZeroReport {
   bool stopped = false;
 
   const ZeroRow* unsharded(int ranks) const;  // stage 0 of so many ranks
-  // Compute, and sums beside it; what follows the update stands alone. Only where the link is modelled.
+  // Compute, and sums that overlap it; what follows the update is serial. Only where the link is modelled.
   std::optional<double> predicted_us(const ZeroRow& row) const;
   std::optional<double> floor_us(const ZeroRow& row) const;
 };
@@ -58,9 +57,10 @@ void check_bench_zero(const BenchZeroRequest& request);
 BenchZeroReport bench_zero(const BenchZeroRequest& request,
                            const std::function<void(const std::string&)>& progress);
 
-std::string zero_page(const BenchZeroReport& report, PageFormat format);
+std::string zero_caption(const BenchZeroReport& report);  // what was trained, on what
+StudyPage zero_page(const BenchZeroReport& report, bool wide = false);
 std::vector<std::string> zero_result_lines(const BenchZeroReport& report);
 // memory-over-ranks, memory-against-communication, and overlap: measured steps of the most ranks as lanes.
-std::vector<NamedPicture> zero_pictures(const BenchZeroReport& report);
+std::vector<NamedChart> zero_charts(const BenchZeroReport& report);
 
-}  // namespace kiln::cli
+}  // namespace kiln

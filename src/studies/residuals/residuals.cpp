@@ -5,15 +5,15 @@
 #include <algorithm>
 
 #include "autograd/tape.h"
+#include "base/choice.h"
 #include "device/device_room.h"
-#include "kiln/bench_check.h"
-#include "kiln/bench_options.h"
 #include "ops/cases/run_case.h"
 #include "ops/op_list.h"
 #include "perf/model/cost_sum.h"
+#include "studies/variant_check.h"
 #include "train/presets.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr double kSeconds = 3e11;  // FLOPs: a few seconds of plain loops on a core
@@ -73,8 +73,8 @@ CaseRun run_variant(const ResidualsOpRequest& request, const std::string& varian
 
 bool worth_running(const Device& device, double flops, std::size_t bytes) {
   if (device.is_meta()) return false;
-  const std::size_t room = room_on(device);
-  return (device.type == DeviceType::cuda || flops < kSeconds) && bytes < room / 2;
+  const std::size_t free_memory = free_memory_on(device);
+  return (device.type == DeviceType::cuda || flops < kSeconds) && bytes < free_memory / 2;
 }
 
 }  // namespace
@@ -90,9 +90,8 @@ BenchShape parse_residual_shape(const OpBench& bench, std::string_view text) {
   for (std::size_t i = 0; i <= extra; ++i) {  // each by itself, so that a wrong one is named
     const BenchShape one = parse_bench_shape(bench, fmt::format("{}={}", sizes.front().first, numbers[i]));
     if (__builtin_mul_overflow(first, one[sizes.front().first], &first))
-      throw Error(
-          fmt::format("--shape is '{}'; its leading numbers multiply to more than can be counted", text), {},
-          ErrorKind::usage);
+      throw Error(fmt::format("--shape is '{}'; the product of its leading numbers overflows", text), {},
+                  ErrorKind::usage);
   }
   named = fmt::format("{}={}", sizes.front().first, first);
   for (std::size_t i = extra + 1; i < numbers.size(); ++i)
@@ -151,4 +150,4 @@ ResidualsBlockReport block_report(const ResidualsBlockRequest& request) {
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -10,7 +10,7 @@
 #include "ops/cases/bench_case.h"
 #include "perf/memory/block_residuals.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct ResidualsOpRequest {
   OpBench bench{.op = {}, .aliases = {}, .shapes = {}, .check_at_most = {}, .make = {}};
@@ -35,7 +35,7 @@ struct OpResiduals {
   Memory predicted;
   std::optional<Memory> measured;
   std::size_t gradients = 0;  // of inputs and weights
-  Cost backward;              // as the op states it: the floor of what backward must read and write
+  Cost backward;              // as the op states it: the least that backward must read and write
 };
 
 struct ResidualsOpReport {
@@ -49,15 +49,17 @@ struct ResidualsOpReport {
 
 ResidualsOpReport op_residuals(const ResidualsOpRequest& request);
 
-// "4,512,2560" beside "rows=2048,cols=2560": numbers alone are the op's sizes in order; where there are more
+// "4,512,2560" or "rows=2048,cols=2560": numbers alone are the op's sizes in order; where there are more
 // of them than sizes, the leading ones are multiplied. Throws Error(usage).
 BenchShape parse_residual_shape(const OpBench& bench, std::string_view text);
 
 // One block, one column for each implementation.
 struct ResidualsBlockRequest {
+  ResidualsBlockRequest() { block.context = 2048; }
+
   std::string size;
   BlockRequest block;
-  std::vector<std::string> presets;
+  std::vector<std::string> presets = {"baseline", "optimized"};
   std::string variants;  // on top of each preset
 };
 
@@ -68,4 +70,4 @@ struct ResidualsBlockReport {
 
 ResidualsBlockReport block_report(const ResidualsBlockRequest& request);
 
-}  // namespace kiln::cli
+}  // namespace kiln

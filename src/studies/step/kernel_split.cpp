@@ -5,7 +5,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "perf/kernel_name.h"
+#include "ops/op_list.h"
+#include "perf/trace/kernel_name.h"
 
 namespace kiln {
 namespace {
@@ -24,7 +25,7 @@ double busy_us(const Trace& t) {
 
 constexpr double kMs = 1e-3;  // of a microsecond
 
-// `in_the_head`: where linear_cross_entropy's goes, which has products and a loss.
+// `in_the_head`: where linear_cross_entropy's goes, which has matmuls and a loss.
 KernelPart part_of_op(std::string_view op, KernelPart in_the_head) {
   switch (class_of(op)) {
     case OpClass::gemm:
@@ -40,7 +41,7 @@ KernelPart part_of_op(std::string_view op, KernelPart in_the_head) {
     case OpClass::pointwise:
       break;
   }
-  return op == "cross_entropy" ? KernelPart::loss : KernelPart::pointwise;
+  return kind_of_op(op) == OpKind::loss ? KernelPart::loss : KernelPart::pointwise;
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ KernelPart part_of(const TraceSpan& span, const TracedOp* op) {
 }
 
 KernelPart part_of(const TimedOp& op) {
-  // The fused one has all its products in forward, and only scales in backward.
+  // The fused one has all its matmuls in forward, and only scales in backward.
   const bool scales = op.variant == "fused" && op.pass == Pass::backward;
   return part_of_op(op.op, scales ? KernelPart::loss : KernelPart::gemm);
 }
@@ -102,8 +103,8 @@ KernelSplit split_of(const std::vector<Trace>& steps) {
   return split;
 }
 
-std::vector<PartTime> with_predictions(const KernelSplit& split, const std::vector<TimedOp>& planned,
-                                       const Rates& best) {
+std::vector<PartTime> with_rooflines(const KernelSplit& split, const std::vector<TimedOp>& planned,
+                                     const Rates& best) {
   std::array<PartTime, kKernelParts> all{};
   std::array<bool, kKernelParts> present{};
   for (const PartTime& p : split.parts) {
@@ -113,7 +114,7 @@ std::vector<PartTime> with_predictions(const KernelSplit& split, const std::vect
   for (const TimedOp& op : planned) {
     const auto at = static_cast<std::size_t>(part_of(op));
     all[at].what = static_cast<KernelPart>(at);
-    all[at].predicted_ms += op.floor_ms(best);
+    all[at].roofline_ms += op.floor_ms(best);
     all[at].cost = all[at].cost + op.cost;
     present[at] = true;
   }

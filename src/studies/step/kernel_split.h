@@ -1,5 +1,5 @@
-// Where a step's milliseconds go on a GPU: the kernels of traced steps, put into parts by the ops they ran
-// for.
+// What a step's milliseconds are spent on, on a GPU: the kernels of traced steps, grouped by the ops
+// they ran for.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace kiln {
 
-// gemm: every product of the library, also those inside linear_cross_entropy and a composed attention.
-// loss: what cross entropy does beside its products. copies: memcpy and memset. unknown: kernels whose op the
-// trace could not tell.
+// gemm: every GEMM of the library, also those inside linear_cross_entropy and a composed attention.
+// loss: what cross entropy does besides its matmuls. copies: memcpy and memset. unknown: kernels whose op the
+// trace does not know.
 enum class KernelPart { gemm, loss, attention, pointwise, update, scalars, copies, unknown };
 inline constexpr int kKernelParts = 8;
 
@@ -21,13 +21,13 @@ std::string_view name_of(KernelPart p);
 
 KernelPart part_of(const TraceSpan& span, const TracedOp* op);
 
-// Where the floor of an op counts: in the part that holds most of its kernels.
+// Where the roofline of an op counts: in the part that holds most of its kernels.
 KernelPart part_of(const TimedOp& op);
 
 struct PartTime {
   KernelPart what = KernelPart::gemm;
   double kernels = 0;  // of a step, like all others
-  double ms = 0, predicted_ms = 0;
+  double ms = 0, roofline_ms = 0;
   Cost cost;
 };
 
@@ -40,7 +40,7 @@ struct KernelTotal {
 // Of one step: the mean over those that were traced.
 struct KernelSplit {
   int steps = 0;
-  std::vector<PartTime> parts;       // those that have kernels; nothing predicted yet
+  std::vector<PartTime> parts;       // those that have kernels; without their rooflines yet
   std::vector<KernelTotal> kernels;  // one for each name and part, the slowest first
   double sum_ms = 0;                 // of all kernels
   double busy_ms = 0;                // while at least one ran: less than the sum where kernels overlap
@@ -53,7 +53,7 @@ struct KernelSplit {
 KernelSplit split_of(const std::vector<Trace>& steps);
 
 // The parts with what their ops must cost; also a part that has ops and no kernels of its own.
-std::vector<PartTime> with_predictions(const KernelSplit& split, const std::vector<TimedOp>& planned,
-                                       const Rates& best);
+std::vector<PartTime> with_rooflines(const KernelSplit& split, const std::vector<TimedOp>& planned,
+                                     const Rates& best);
 
 }  // namespace kiln

@@ -1,6 +1,6 @@
 #include "studies/step/split.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr int kSplitSteps = 5;
@@ -14,7 +14,7 @@ double StepSplit::ops_ms() const {
 }
 
 StepSplit split_by_ops(RankContext& ctx, const StepSpec& spec) {
-  StepRun step(ctx, spec);
+  SyntheticStep step(ctx, spec);
   step.run();
   step.finish();
   OpTimes times(ctx);
@@ -38,13 +38,13 @@ StepSplit split_by_kernels(const RankOptions& rank, const std::optional<TuneFile
     split.attributed = traced.attributed;
   };
   {
-    ReadyStep launched(rank, tuning, eager(spec), full);
+    TracedStep launched(rank, tuning, eager(spec), full);
     keep(trace_by_kernels(launched.ctx, launched.work, options, times, &order));
   }
   if (!spec.step.graph) return split;
-  ReadyStep replayed(rank, tuning, spec, full);
+  TracedStep replayed(rank, tuning, spec, full);
   keep(trace_replays(replayed.ctx, replayed.work, options, times, order));
   return split;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

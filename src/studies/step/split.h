@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "studies/step/traced_step.h"
 #include "studies/step/kernel_split.h"
+#include "studies/step/traced_step.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct StepSplit {
   std::vector<TimedOp> ops;            // on the CPU
@@ -26,4 +26,4 @@ StepSplit split_by_ops(RankContext& ctx, const StepSpec& spec);
 StepSplit split_by_kernels(const RankOptions& rank, const std::optional<TuneFile>& tuning,
                            const StepSpec& spec, OutOfMemory& full, KernelTimes& times);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,39 +1,48 @@
 #include "studies/step/split_render.h"
+#include "perf/trace/kernel_name.h"
 #include "studies/format.h"
-#include "perf/kernel_name.h"
+#include "studies/roofline.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace kiln::cli {
-namespace {
+#include "base/json.h"
 
-using nlohmann::ordered_json;
+namespace kiln {
+namespace {
 
 double step_ms(const StepRow& r) { return 1e3 * r.timing.p50; }
 double gaps_ms(const StepRow& r) { return step_ms(r) - r.split->ops_ms(); }
 
-// One line of the table, whatever its time is made of; predicted: its own ops at the measured rates.
+// One line of the table, whatever its time is made of; the roofline is that of its own ops.
 struct Part {
   std::string_view name;
   std::string count;
-  double ms, predicted_ms;
+  double ms, roofline_ms, cached_ms;
   Cost cost;
 };
+
+// Where bytes that fit into the cache cost nothing: of the ops for which `counts` says yes.
+template <class Counts>
+double cached_ms(const StepRow& r, std::span<const TimedOp> ops, Counts counts) {
+  double sum = 0;
+  for (const TimedOp& op : ops) sum += counts(op) ? roofline_ms(op.cost, r.best, r.cache_bytes) : 0;
+  return sum;
+}
 
 class SplitTable {
  public:
   SplitTable(const StepRow& row, const char* count) : row_(row) {
-    table_.push_back({"part", count, "ms", "of step", "predicted ms", "of roofline", "GB/s", "TFLOP/s"});
+    table_.push_back({"part", count, "ms", "of step", "own roofline ms", "of it", "GB/s", "TFLOP/s"});
   }
 
   void add(const Part& p) {
-    const bool known = p.predicted_ms > 0, both = p.ms > 0 && known;
+    const bool known = p.roofline_ms > 0, both = p.ms > 0 && known;
     table_.push_back({std::string(p.name), p.count, fmt::format("{:.3f}", p.ms), share(p.ms),
-                      known ? fmt::format("{:.3f}", p.predicted_ms) : "-",
-                      both ? fmt::format("{:.0f} %", 100 * p.predicted_ms / p.ms) : "-",
+                      known ? fmt::format("{:.3f}", p.roofline_ms) : "-",
+                      both ? share_of({p.ms, p.roofline_ms, p.roofline_ms, p.cached_ms}) : "-",
                       both ? digits(p.cost.bytes / p.ms / 1e6) : "-",
                       both ? digits(p.cost.flops / p.ms / 1e9) : "-"});
   }
@@ -42,20 +51,24 @@ class SplitTable {
   }
   TextTable finish() {
     const double step = step_ms(row_);
-    table_.push_back({"step", "", fmt::format("{:.3f}", step), "", fmt::format("{:.3f}", row_.predicted_ms()),
-                      fmt::format("{:.0f} %", 100 * row_.predicted_ms() / step), "", ""});
-    add("floor: the optimized preset's ops", row_.floor_ms());
+    table_.push_back(
+        {"step", "", fmt::format("{:.3f}", step), "", fmt::format("{:.3f}", row_.own_roofline_ms()),
+         share_of({step, row_.own_roofline_ms(), row_.own_roofline_ms(), row_.roofline().cached}), "", ""});
+    add("roofline: the optimized preset's ops", row_.roofline_ms());
     return std::move(table_);
   }
 
  private:
+  static std::string share_of(const RooflineFacts& f) {
+    return of_roofline_text(f.own / f.measured, why_below_roofline(f));
+  }
   std::string share(double ms) const { return fmt::format("{:.1f} %", 100 * ms / step_ms(row_)); }
 
   const StepRow& row_;
   TextTable table_;
 };
 
-// Whole where every step had the same kernels, as it should.
+// Whole where every step had the same kernels.
 std::string count(double kernels) {
   return kernels == std::floor(kernels) ? fmt::format("{:.0f}", kernels) : fmt::format("{:.1f}", kernels);
 }
@@ -63,21 +76,22 @@ std::string count(double kernels) {
 TextTable kernel_parts_table(const StepRow& r) {
   const KernelSplit& split = *r.split->kernels;
   SplitTable table(r, "kernels");
-  for (const PartTime& p : with_predictions(split, r.planned, r.best))
-    table.add({name_of(p.what), count(p.kernels), p.ms, p.predicted_ms, p.cost});
+  for (const PartTime& p : with_rooflines(split, r.planned, r.best))
+    table.add({name_of(p.what), count(p.kernels), p.ms, p.roofline_ms,
+               cached_ms(r, r.planned, [&](const TimedOp& op) { return part_of(op) == p.what; }), p.cost});
   if (split.overlap_ms() > 0.0005) table.add("overlap", -split.overlap_ms());
   table.add("gaps", split.gaps_ms());
   table.add("traced step", split.span_ms);
   return table.finish();
 }
 
-ordered_json kernels_json(const StepRow& r) {
+Json kernels_json(const StepRow& r) {
   const KernelSplit& split = *r.split->kernels;
-  ordered_json classes = ordered_json::object(), kernels = ordered_json::array();
-  for (const PartTime& p : with_predictions(split, r.planned, r.best)) {
+  Json classes = Json::object(), kernels = Json::array();
+  for (const PartTime& p : with_rooflines(split, r.planned, r.best)) {
     classes[std::string(name_of(p.what))] = {{"kernels", p.kernels},
                                              {"ms", p.ms},
-                                             {"predicted_ms", p.predicted_ms},
+                                             {"own_roofline_ms", p.roofline_ms},
                                              {"flops", p.cost.flops},
                                              {"bytes", p.cost.bytes}};
   }
@@ -107,7 +121,9 @@ TextTable split_table(const StepRow& r) {
   if (r.split->kernels) return kernel_parts_table(r);
   SplitTable table(r, "calls");
   for (const ClassTime& c : by_class(r.split->ops, r.best))
-    table.add({name_of(c.what), fmt::format("{}", c.calls), c.ms, c.floor_ms, c.cost});
+    table.add({name_of(c.what), fmt::format("{}", c.calls), c.ms, c.floor_ms,
+               cached_ms(r, r.split->ops, [&](const TimedOp& op) { return class_of(op.op) == c.what; }),
+               c.cost});
   table.add("gaps", gaps_ms(r));
   return table.finish();
 }
@@ -126,13 +142,13 @@ TextTable kernel_table(const StepRow& r, int most) {
   return table;
 }
 
-ordered_json split_json(const StepRow& r) {
+Json split_json(const StepRow& r) {
   if (r.split->kernels) return kernels_json(r);
-  ordered_json classes = ordered_json::object(), ops = ordered_json::array();
+  Json classes = Json::object(), ops = Json::array();
   for (const ClassTime& c : by_class(r.split->ops, r.best)) {
     classes[std::string(name_of(c.what))] = {{"calls", c.calls},
                                              {"ms", c.ms},
-                                             {"predicted_ms", c.floor_ms},
+                                             {"own_roofline_ms", c.floor_ms},
                                              {"flops", c.cost.flops},
                                              {"bytes", c.cost.bytes}};
   }
@@ -144,7 +160,7 @@ ordered_json split_json(const StepRow& r) {
                    {"class", name_of(class_of(t.op.op))},
                    {"calls", t.calls},
                    {"ms", t.op.ms},
-                   {"predicted_ms", t.floor_ms},
+                   {"own_roofline_ms", t.floor_ms},
                    {"flops", t.op.cost.flops},
                    {"bytes", t.op.cost.bytes}});
   }
@@ -152,4 +168,4 @@ ordered_json split_json(const StepRow& r) {
           {"gaps_ms", gaps_ms(r)}, {"step_ms", step_ms(r)}, {"ops", ops}};
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

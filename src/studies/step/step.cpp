@@ -4,15 +4,17 @@
 
 #include <algorithm>
 
+#include "base/plain_number.h"
 #include "device/device_room.h"
-#include "kiln/bench_check.h"
-#include "studies/place.h"
 #include "device/out_of_memory.h"
-#include "train/run/tuned.h"
+#include "studies/gate/gate.h"
+#include "studies/place.h"
+#include "studies/variant_check.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
+#include "train/run/tuned.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -21,16 +23,9 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double sum_of_floors(const std::vector<TimedOp>& ops, const Rates& best) {
-  double sum = 0;
-  for (const TimedOp& op : ops) sum += op.floor_ms(best);
-  return sum;
-}
-
 void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
-  row.status = StepRow::Status::no_memory;
-  row.reason = std::move(why);
-  row.largest_batch = largest_batch(row.spec, rank, row.room);
+  row.set(RowStatus::oom, std::move(why));
+  row.largest_batch = largest_batch(row.spec, rank, row.free_memory);
 }
 
 Timing timing_of(std::vector<double> samples, int warmups) {
@@ -77,7 +72,7 @@ void time_phases(const BenchStepRequest& request, RankContext& ctx, StepRow& row
   // A graph that is replayed for every later micro-step passes the same marks each time.
   spec.step.graph = spec.step.graph && spec.step.micro_steps == 1;
   PhaseSamples phases(ctx);
-  StepRun step(ctx, spec);
+  SyntheticStep step(ctx, spec);
   const int warmups = std::max(request.warmups, spec.step.graph ? 2 : 0);
   for (int i = 0; i < warmups + request.steps; ++i) {
     phases.begin();
@@ -93,7 +88,7 @@ void time_phases(const BenchStepRequest& request, RankContext& ctx, StepRow& row
 void queue_steps(const BenchStepRequest& request, RankContext& ctx, StepRow& row, Clock::time_point begun) {
   std::optional<PhaseSamples> phases;
   if (request.device.type == DeviceType::cpu) phases.emplace(ctx);
-  StepRun step(ctx, row.spec);
+  SyntheticStep step(ctx, row.spec);
   StreamMarks marks(ctx);
   const int all = request.warmups + request.steps;
   Clock::time_point from = Clock::now();
@@ -139,7 +134,7 @@ void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfM
   if (row.phases) return;
   try {
     time_phases(request, ctx, row);
-  } catch (const Error& error) {  // the row stands without them
+  } catch (const Error& error) {  // the row is valid without them
     row.why_no_phases = error.what();
   }
 }
@@ -151,14 +146,13 @@ void attempt(const RankOptions& rank, StepRow& row, const std::function<void(Out
     work(full);
   } catch (const Error& error) {
     if (full.happened) return no_memory(row, rank, error.what());
-    row.status = StepRow::Status::failed;
-    row.reason = error.what();
+    row.set(status_of(error.kind()), error.what());
   } catch (const std::bad_alloc&) {
     no_memory(row, rank, "out of memory on the host");
   }
 }
 
-// The floor does not depend on how a row chose to do its work.
+// The roofline does not depend on the variants of a row.
 std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& row) {
   const RunVariants best = choose_variants("optimized", "", request.device.target);
   StepRow other = row;
@@ -169,11 +163,16 @@ std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& r
   return plan_step(other.spec, rank).ops;
 }
 
-void run_row(const BenchStepRequest& request, StepRow& row, Clock::time_point begun) {
+// The first step's clock stands still while the row is checked.
+void run_row(const BenchStepRequest& request, StepGate& gate, StepRow& row, Clock::time_point begun) {
   const RankOptions rank = rank_for(request, row);
   attempt(rank, row, [&](OutOfMemory& full) {
-    if (plan_row(request, row)) time_steps(request, rank, full, row, begun);
+    if (!plan_row(request, row)) return;
+    const auto checking = Clock::now();
+    if (!check_row(request, gate, row)) return;
+    time_steps(request, rank, full, row, begun + (Clock::now() - checking));
   });
+  if (!row.ok() && !row.gate_failed()) row.gate = Gate::not_verified;  // it passed, but has no times
 }
 
 // After everything that is timed by the clock: once CUPTI is attached, each launch costs the host more.
@@ -195,7 +194,7 @@ void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
   }
 }
 
-StepRow make_row(const BenchStepRequest& r, const ModelSize& size, int64_t context, Precision precision,
+StepRow make_row(const BenchStepRequest& r, const NamedModel& size, int64_t context, Precision precision,
                  const std::string& preset, StepMode mode) {
   StepRow row;
   row.size = size;
@@ -224,7 +223,7 @@ StepRow make_row(const BenchStepRequest& r, const ModelSize& size, int64_t conte
 
 std::vector<StepRow> step_rows(const BenchStepRequest& r) {
   std::vector<StepRow> rows;
-  for (const ModelSize& size : r.sizes) {
+  for (const NamedModel& size : r.sizes) {
     for (int64_t context : r.contexts) {
       for (Precision precision : r.precisions) {
         for (const std::string& preset : r.presets) {
@@ -242,6 +241,10 @@ RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   return o;
 }
 
+bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row) {
+  return note_gate(gate.check({row.spec, rank_for(request, row), row.planned, request.tuning}), row);
+}
+
 bool plan_row(const BenchStepRequest& request, StepRow& row) {
   const RankOptions rank = rank_for(request, row);
   StepPlan plan = plan_step(row.spec, rank);
@@ -252,23 +255,31 @@ bool plan_row(const BenchStepRequest& request, StepRow& row) {
     const std::pair<std::string, std::string> entry(op.op, op.variant);
     if (std::find(row.ops.begin(), row.ops.end(), entry) == row.ops.end()) row.ops.push_back(entry);
   }
-  row.room = room_on(request.device);
-  if (row.predicted.peak_total <= row.room) return true;
+  row.free_memory = free_memory_on(request.device);
+  if (row.predicted.peak_total <= row.free_memory) return true;
   no_memory(row, rank,
-            cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.room}),
+            cat("it needs ", human({row.predicted.peak_total}), " of memory; ", human({row.free_memory}),
                 " are available"));
   return false;
 }
 
-double StepRow::predicted_ms() const { return sum_of_floors(planned, best); }
-double StepRow::floor_ms() const { return sum_of_floors(least, best); }
+double StepRow::own_roofline_ms() const { return sum_of_rooflines(planned, best); }
+double StepRow::roofline_ms() const { return sum_of_rooflines(least, best); }
+
+RooflineFacts StepRow::roofline() const {
+  return {.measured = 1e3 * timing.p50,
+          .own = own_roofline_ms(),
+          .best = roofline_ms(),
+          .cached = std::min(sum_of_rooflines(planned, best, cache_bytes),
+                             sum_of_rooflines(least, best, cache_bytes))};
+}
 
 std::string StepRow::variant_set() const {
   auto shape = [](bool fused) { return fused ? "fused" : "split"; };
   return fmt::format("{}{}{},dtype={},graph={},recompute={},micro_steps={},clip={},qkv={},gate_up={}{}",
                      preset, variants.empty() ? "" : ",", variants, name_of(spec.precision),
                      spec.step.graph ? "on" : "off", name_of(spec.model.recompute), spec.step.micro_steps,
-                     spec.step.max_norm > 0 ? fmt::format("{:g}", spec.step.max_norm) : "off",
+                     spec.step.max_norm > 0 ? plain(spec.step.max_norm, 6) : "off",
                      shape(spec.model.fused_qkv), shape(spec.model.fused_gate_up), tuned ? ",tune=on" : "");
 }
 
@@ -287,7 +298,7 @@ StepPlan plan_step(const StepSpec& spec, const RankOptions& rank) {
   options.backend = {};
   RankContext ctx(options);
   StepPlan plan;
-  StepRun step(ctx, spec);
+  SyntheticStep step(ctx, spec);
   step.run();
   {
     const OpTimes ops(ctx);
@@ -300,8 +311,8 @@ StepPlan plan_step(const StepSpec& spec, const RankOptions& rank) {
   return plan;
 }
 
-int64_t largest_batch(const StepSpec& spec, const RankOptions& rank, std::size_t room) {
-  return kiln::largest_batch(spec.step.batch, room, [&](int64_t batch) {
+int64_t largest_batch(const StepSpec& spec, const RankOptions& rank, std::size_t free_memory) {
+  return kiln::largest_batch(spec.step.batch, free_memory, [&](int64_t batch) {
     StepSpec smaller = spec;
     smaller.step.batch = batch;
     return plan_step(smaller, rank).memory.peak_total;
@@ -332,6 +343,7 @@ BenchStepReport bench_step(const BenchStepRequest& r,
   BenchStepReport report;
   report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
+  StepGate gate(r.folder, progress);
   for (StepRow& row : report.rows) {
     report.stopped = report.stopped || (r.stop && r.stop());
     if (report.stopped) {
@@ -339,15 +351,17 @@ BenchStepReport bench_step(const BenchStepRequest& r,
       break;
     }
     progress(cat(row.size.name, " ", row.variant_set()));
-    run_row(r, row, begun);
+    run_row(r, gate, row, begun);
     begun = Clock::now();
   }
   progress("measuring ceilings");
   const MeasuredPlace place = note_place(report, r.device, r.threads, report.rows);
-  for (StepRow& row : report.rows)
+  for (StepRow& row : report.rows) {
+    row.cache_bytes = cache_bytes(r.device);
     row.best = {place.ceilings.flops.at(policy_of(row.spec.precision).compute).per_second, report.copy};
+  }
   if (r.split) {
-    progress("asking where the milliseconds go");
+    progress("measuring the split");
     split_rows(r, report);
     report.kernels = r.kernels;
   }
@@ -355,4 +369,4 @@ BenchStepReport bench_step(const BenchStepRequest& r,
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

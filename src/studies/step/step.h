@@ -1,4 +1,4 @@
-// The work of `kiln bench step`: whole training steps of models known by name, timed on the device, beside
+// The work of `kiln bench step`: whole training steps of models known by name, timed on the device, against
 // what meta predicted and what the machine's own rates allow.
 #pragma once
 
@@ -8,23 +8,26 @@
 #include <string>
 #include <vector>
 
-#include "tune/tune_file.h"
-#include "studies/op/op.h"
-#include "studies/step/split.h"
-#include "model/size_registry.h"
+#include "model/model_options.h"
 #include "perf/timing/phase_times.h"
+#include "studies/op/op.h"
+#include "studies/roofline.h"
+#include "studies/step/split.h"
+#include "tune/tune_file.h"
 
-namespace kiln::cli {
+namespace kiln {
+
+class StepGate;
 
 enum class GraphChoice { automatic, on, off };
 
 struct BenchStepRequest {
-  std::vector<ModelSize> sizes;  // with the vocabulary asked for
-  std::vector<int64_t> contexts;
-  std::vector<Precision> precisions;
-  std::vector<std::string> presets;
-  std::vector<StepMode> modes;
-  std::string variants;  // on top of each preset
+  std::vector<NamedModel> sizes = {};
+  std::vector<int64_t> contexts = {512};
+  std::vector<Precision> precisions = {Precision::bf16};
+  std::vector<std::string> presets = {"optimized"};
+  std::vector<StepMode> modes = {StepMode::full};
+  std::string variants = {};  // on top of each preset
   Recompute recompute = Recompute::none;
   GraphChoice graph = GraphChoice::automatic;  // automatic: where the device can, but not in the baseline
   int64_t batch = 4;
@@ -32,24 +35,22 @@ struct BenchStepRequest {
   double clip = 0;
   int warmups = 5, steps = 10;
   bool split = false;
-  int kernels = 0;                 // to list, of those that take most time; they come with the split
-  std::optional<TuneFile> tuning;  // of the device's products; else the library's own
-  Device device;
+  int kernels = 0;                      // to list, of those that take most time; they come with the split
+  std::optional<TuneFile> tuning = {};  // of the device's GEMMs; else the library's own
+  Device device = {};
   int threads = 0;
   uint64_t seed = 0;
+  std::string folder = {};               // of what the gate has found right already; empty: none
   std::function<bool()> stop = nullptr;  // asked before each row; true: what is done by then is the report
-  std::chrono::steady_clock::time_point begun;  // when the command began: the first row's clock starts there
+  std::chrono::steady_clock::time_point begun =
+      {};  // when the command began: the first row's clock starts there
 };
 
-struct StepRow {
-  enum class Status { timed, no_memory, failed };
-  Status status = Status::timed;
-  std::string reason;  // where it was not timed
-
-  ModelSize size{};
+struct StepRow : RowOutcome {
+  NamedModel size;
   StepSpec spec;
   std::string preset, variants;
-  bool tuned = false;                                    // products as `kiln tune` chose them
+  bool tuned = false;                                    // GEMM algorithms as `kiln tune` chose them
   std::vector<std::pair<std::string, std::string>> ops;  // op and variant, as the step takes them
 
   Timing timing;           // of one step, seconds, by marks on the device
@@ -61,21 +62,23 @@ struct StepRow {
   double flops = 0;  // of the model, a step
   MemoryStats predicted, measured;
   Rates best;                    // measured ceilings
+  double cache_bytes = 0;        // of the device's last cache
   std::vector<TimedOp> planned;  // every op of the step, from meta: costs, no times
   std::vector<TimedOp> least;    // the same of a step by the optimized preset, which recomputes nothing
   std::optional<PhaseTimings> phases;
   std::string why_no_phases;  // empty where they were timed
   std::optional<StepSplit> split;
-  std::size_t room = 0;       // of the device, where there is too little
-  int64_t largest_batch = 0;  // that would fit there
+  std::size_t free_memory = 0;  // of the device, where there is too little
+  int64_t largest_batch = 0;    // that would fit there
 
-  bool timed() const { return status == Status::timed; }
+  bool timed() const { return ok(); }
   int64_t tokens() const { return spec.step.batch * spec.step.context * spec.step.micro_steps; }
   double tokens_per_second() const { return static_cast<double>(tokens()) / timing.p50; }
   double flops_per_second() const { return flops / timing.p50; }
   // What this row's own ops take at the measured rates, and what those of the best way known take.
-  double predicted_ms() const;
-  double floor_ms() const;
+  double own_roofline_ms() const;
+  double roofline_ms() const;
+  RooflineFacts roofline() const;  // both, beside the median
   double variation() const { return timing.std / timing.mean; }
   bool stable() const { return timing.stable(); }
   std::string variant_set() const;  // preset, single choices and every switch, in one string
@@ -85,7 +88,7 @@ struct BenchStepReport {
   std::string device, device_name, isa;
   int threads = 1;
   double copy = 0;               // bytes/s
-  std::vector<NamedRate> flops;  // per dtype of products
+  std::vector<NamedRate> flops;  // per GEMM dtype
   std::vector<StepRow> rows;
   int kernels = 0;       // to list under a split
   bool stopped = false;  // before its last row
@@ -105,8 +108,11 @@ BenchStepReport bench_step(const BenchStepRequest& request,
 std::vector<StepRow> step_rows(const BenchStepRequest& request);
 // What a row runs with.
 RankOptions rank_for(const BenchStepRequest& request, const StepRow& row);
-// From meta: its peaks, ops and floor. False where the device has no room for it, and the row says so.
+// From meta: its peaks, ops and roofline. False where the device has too little memory for it, and the row
+// says so.
 bool plan_row(const BenchStepRequest& request, StepRow& row);
+// Of a planned row: does it compute what it should? False where it does not, and the row says so.
+bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row);
 
 // Peaks of a step and every op it runs, from meta.
 struct StepPlan {
@@ -115,7 +121,7 @@ struct StepPlan {
 };
 StepPlan plan_step(const StepSpec& spec, const RankOptions& rank);
 
-// The largest batch, up to the one of `spec`, whose step takes at most `room` bytes; 0: none does.
-int64_t largest_batch(const StepSpec& spec, const RankOptions& rank, std::size_t room);
+// The largest batch, up to the one of `spec`, whose step takes at most `free_memory` bytes; 0: none does.
+int64_t largest_batch(const StepSpec& spec, const RankOptions& rank, std::size_t free_memory);
 
-}  // namespace kiln::cli
+}  // namespace kiln

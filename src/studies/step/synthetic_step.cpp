@@ -19,23 +19,19 @@ std::string_view name_of(StepMode m) {
   return kNames[static_cast<std::size_t>(m)];
 }
 
-StepRun::StepRun(RankContext& ctx, const StepSpec& spec, Strategy* sharing)
-    : ctx_(ctx), spec_(spec), model_(spec.model), strategy_(sharing != nullptr ? *sharing : one_rank_) {
+SyntheticStep::SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* sharing)
+    : ctx_(ctx),
+      spec_(spec),
+      model_(make_model(spec.model)),
+      strategy_(sharing != nullptr ? *sharing : one_rank_) {
   ParamLayout layout = layout_for(spec.precision, spec.step, ctx.world(), strategy_);
   layout.inference = spec.mode == StepMode::forward;
-  model_.params().materialize(ctx, layout);
-  if (layout.inference) model_.params().draw_values(ctx);  // zeros draw less power, and would run faster
-  const int64_t size = spec.step.batch * spec.step.context;
-  const PhiloxKey key = philox_key(ctx.seed(), "tokens");
-  auto index = static_cast<uint64_t>(ctx.rank()) * kBatches * static_cast<uint64_t>(size + 1);
-  for (int b = 0; b < kBatches; ++b) {
-    tokens_.emplace_back(static_cast<std::size_t>(size + 1));
-    for (int32_t& id : tokens_.back())
-      id = static_cast<int32_t>(philox(key, index++, 0).x % static_cast<uint64_t>(spec.model.vocab));
-  }
+  model_->params().materialize(ctx, layout);
+  if (layout.inference) model_->params().draw_values(ctx);  // zeros draw less power, and would run faster
+  if (!ctx.device().is_meta()) draw_tokens();
   if (spec.mode == StepMode::full) {
-    strategy_.attach(model_.params());
-    whole_.emplace(ctx, model_, strategy_, spec.step);
+    strategy_.attach(model_->params());
+    whole_.emplace(ctx, *model_, strategy_, spec.step);
     return;
   }
   make_inputs();
@@ -48,47 +44,63 @@ StepRun::StepRun(RankContext& ctx, const StepSpec& spec, Strategy* sharing)
   next_.emplace(ctx, *pool_, spec.step.graph);
 }
 
-void StepRun::make_inputs() {
+void SyntheticStep::draw_tokens() {
+  const int64_t size = spec_.step.batch * spec_.step.context;
+  const PhiloxKey key = philox_key(ctx_.seed(), "tokens");
+  auto index = static_cast<uint64_t>(ctx_.rank()) * kBatches * static_cast<uint64_t>(size + 1);
+  for (int b = 0; b < kBatches; ++b) {
+    tokens_.emplace_back(static_cast<std::size_t>(size + 1));
+    for (int32_t& id : tokens_.back())
+      id = static_cast<int32_t>(philox(key, index++, 0).x % static_cast<uint64_t>(spec_.model.vocab));
+  }
+}
+
+HostBatch SyntheticStep::next_batch() {
+  if (tokens_.empty()) return {};
+  const auto size = static_cast<std::size_t>(spec_.step.batch * spec_.step.context);
+  const std::vector<int32_t>& ids = tokens_[static_cast<std::size_t>(count_++ % kBatches)];
+  return {{ids.data(), size}, {ids.data() + 1, size}};
+}
+
+void SyntheticStep::make_inputs() {
   const Shape shape{spec_.step.batch, spec_.step.context};
   ids_ = ctx_.empty(shape, DType::i32, Tag::data);
   targets_ = ctx_.empty(shape, DType::i32, Tag::data);
-  ctx_.upload(ids_, tokens_.front().data());
-  ctx_.upload(targets_, tokens_.front().data() + 1);
-  loss_ = ctx_.zeros({1}, stat_dtype(model_.params().values().dtype()));
+  if (!tokens_.empty()) {
+    ctx_.upload(ids_, tokens_.front().data());
+    ctx_.upload(targets_, tokens_.front().data() + 1);
+  }
+  loss_ = ctx_.zeros({1}, stat_dtype(model_->params().values().dtype()));
   pool_.emplace(ctx_.allocator());
 }
 
-StepRun::~StepRun() {
+SyntheticStep::~SyntheticStep() {
   ctx_.synchronize();
   ctx_.tape().reset();
 }
 
-void StepRun::run() {
+void SyntheticStep::run() {
   if (!whole_) return run_part();
   std::vector<HostBatch> batches;
-  const auto size = static_cast<std::size_t>(spec_.step.batch * spec_.step.context);
-  for (int i = 0; i < spec_.step.micro_steps; ++i) {
-    const std::vector<int32_t>& ids = tokens_[static_cast<std::size_t>(count_++ % kBatches)];
-    batches.push_back({{ids.data(), size}, {ids.data() + 1, size}});
-  }
+  for (int i = 0; i < spec_.step.micro_steps; ++i) batches.push_back(next_batch());
   whole_->run(batches, kLearningRate);
 }
 
-void StepRun::run_part() {
-  model_.params().begin_step();
+void SyntheticStep::run_part() {
+  model_->params().begin_step();
   for (int i = 0; i < spec_.step.micro_steps; ++i) (i == 0 ? *first_ : *next_).run([&] { micro_step(); });
 }
 
-void StepRun::micro_step() {
+void SyntheticStep::micro_step() {
   const PhaseGuard phase(ctx_, Phase::forward);
   ctx_.tape().reset();
   const GradModeGuard mode(ctx_, spec_.mode == StepMode::forward ? GradMode::off : GradMode::record);
-  const Tensor loss = model_.loss(ctx_, ids_, targets_);
+  const Tensor loss = model_->loss(ctx_, ids_, targets_);
   ctx_.backend().copy_within(loss_.raw(), loss.raw(), loss_.bytes().value, ctx_.compute());
   if (spec_.mode == StepMode::forward_backward) ctx_.tape().backward(loss, loss_grad_);
 }
 
-void StepRun::run_forward() {
+void SyntheticStep::run_forward() {
   if (!ids_.defined()) make_inputs();
   if (!forward_) forward_.emplace(ctx_, *pool_, spec_.step.graph);
   for (int i = 0; i < spec_.step.micro_steps; ++i) {
@@ -96,13 +108,13 @@ void StepRun::run_forward() {
       const PhaseGuard phase(ctx_, Phase::forward);
       ctx_.tape().reset();
       const GradModeGuard off(ctx_, GradMode::off);
-      const Tensor loss = model_.loss(ctx_, ids_, targets_);
+      const Tensor loss = model_->loss(ctx_, ids_, targets_);
       ctx_.backend().copy_within(loss_.raw(), loss.raw(), loss_.bytes().value, ctx_.compute());
     });
   }
 }
 
-double StepRun::finish() {
+double SyntheticStep::finish() {
   if (whole_) return whole_->finish().loss;
   double loss = 0;
   if (loss_.dtype() == DType::f64) {
@@ -116,6 +128,6 @@ double StepRun::finish() {
   return loss;
 }
 
-bool StepRun::captured() const { return whole_ ? whole_->captured() : first_->captured(); }
+bool SyntheticStep::captured() const { return whole_ ? whole_->captured() : first_->captured(); }
 
 }  // namespace kiln

@@ -1,5 +1,5 @@
 // A model and its step on random tokens, ready to be run again and again: what `kiln bench step` times on the
-// device and, on meta, asks for peaks and costs beforehand. The whole step is TrainStep itself; parts of it
+// device and, on meta, predicts peaks and costs. The whole step is TrainStep itself; parts of it
 // are run as TrainStep runs them.
 #pragma once
 
@@ -28,14 +28,14 @@ struct StepSpec {
   StepMode mode = StepMode::full;
 };
 
-class StepRun {
+class SyntheticStep {
  public:
   // Draws weights and tokens, by the rank's seed. `sharing` is for the full step of a rank of several, and
   // must outlive this; none: the rank is alone.
-  StepRun(RankContext& ctx, const StepSpec& spec, Strategy* sharing = nullptr);
-  ~StepRun();
-  StepRun(const StepRun&) = delete;
-  StepRun& operator=(const StepRun&) = delete;
+  SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* sharing = nullptr);
+  ~SyntheticStep();
+  SyntheticStep(const SyntheticStep&) = delete;
+  SyntheticStep& operator=(const SyntheticStep&) = delete;
 
   void run();       // queues one
   double finish();  // waits for the last; its loss. Throws where that is not finite
@@ -43,19 +43,22 @@ class StepRun {
   // synchronize() waits for it.
   void run_forward();
   bool captured() const;
-  ParamStore& params() { return model_.params(); }
+  ParamStore& params() { return model_->params(); }
 
  private:
+  void draw_tokens();
+  HostBatch next_batch();
   void make_inputs();
   void run_part();
   void micro_step();
 
   RankContext& ctx_;
   StepSpec spec_;
-  Llama model_;
+  std::unique_ptr<Model> model_;
   Strategy one_rank_;
   Strategy& strategy_;
-  std::vector<std::vector<int32_t>> tokens_;  // a few batches that take turns, each shifted into its targets
+  std::vector<std::vector<int32_t>> tokens_;  // a few batches used alternately, each shifted into its
+                                              // targets; none on meta
   int64_t count_ = 0;
   std::optional<TrainStep> whole_;
   // Of a part:

@@ -1,23 +1,23 @@
-// A model in a context of its own, ready to be traced.
+// A model in its own context, ready to be traced.
 #pragma once
 
 #include <optional>
 
-#include "tune/tune_file.h"
 #include "device/out_of_memory.h"
-#include "train/run/tuned.h"
-#include "studies/step/synthetic_step.h"
 #include "perf/trace/step_tracer.h"
+#include "studies/step/synthetic_step.h"
+#include "train/run/tuned.h"
+#include "tune/tune_file.h"
 
-namespace kiln::cli {
+namespace kiln {
 
-struct ReadyStep {
+struct TracedStep {
   RankContext ctx;
-  std::optional<StepRun> step;
+  std::optional<SyntheticStep> step;
   TracedWork work, forward;
 
-  ReadyStep(const RankOptions& rank, const std::optional<TuneFile>& tuning, const StepSpec& spec,
-            OutOfMemory& full)
+  TracedStep(const RankOptions& rank, const std::optional<TuneFile>& tuning, const StepSpec& spec,
+             OutOfMemory& full)
       : ctx(rank) {
     ctx.allocator().add_observer(&full);
     if (tuning) use_tuning(ctx, *tuning);
@@ -25,14 +25,14 @@ struct ReadyStep {
     work = {[this] { step->run(); }, [this] { (void)step->finish(); }};
     forward = {[this] { step->run_forward(); }, [this] { ctx.synchronize(); }};
   }
-  ReadyStep(const ReadyStep&) = delete;
-  ReadyStep& operator=(const ReadyStep&) = delete;
+  TracedStep(const TracedStep&) = delete;
+  TracedStep& operator=(const TracedStep&) = delete;
 };
 
-// The same step, launched op by op: what its replays are told by.
+// The same step, launched op by op: its replays are matched with it.
 inline StepSpec eager(StepSpec spec) {
   spec.step.graph = false;
   return spec;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -4,19 +4,19 @@
 
 #include <algorithm>
 
+#include "base/choice.h"
 #include "base/error.h"
-#include "kiln/bench_options.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 40;
 constexpr std::size_t kMostCells = 10000;
 
-bool is_range(const std::string& word) {
-  const auto dots = word.find("..");
+bool is_range(const std::string& arg) {
+  const auto dots = arg.find("..");
   return dots != std::string::npos && dots > 0 &&
-         std::all_of(word.begin(), word.end(), [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
+         std::all_of(arg.begin(), arg.end(), [](char c) { return c == '.' || (c >= '0' && c <= '9'); });
 }
 
 }  // namespace
@@ -34,13 +34,13 @@ std::vector<GridAxis> read_axes(const std::vector<std::string>& texts) {
     if (axis.key.starts_with("--")) axis.key.erase(0, 2);
     if (std::any_of(axes.begin(), axes.end(), [&](const GridAxis& a) { return a.key == axis.key; }))
       throw Error(fmt::format("--grid has {} twice", axis.key), {}, ErrorKind::usage);
-    for (const std::string& word : split_at_commas(std::string_view(text).substr(equals + 1))) {
-      if (word.empty())
+    for (const std::string& arg : split_at_commas(std::string_view(text).substr(equals + 1))) {
+      if (arg.empty())
         throw Error(fmt::format("--grid is '{}', which holds an empty value", text), {}, ErrorKind::usage);
-      std::vector<std::string> values = {word};
-      if (is_range(word)) {
+      std::vector<std::string> values = {arg};
+      if (is_range(arg)) {
         values.clear();
-        for (int64_t n : read_doubling("--grid " + axis.key, word, kLargest))
+        for (int64_t n : read_doubling("--grid " + axis.key, arg, kLargest))
           values.push_back(std::to_string(n));
       }
       for (std::string& v : values) {
@@ -77,4 +77,4 @@ std::string str(const GridCell& cell) {
   return text;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace kiln::cli {
+namespace kiln {
 
 struct GridAxis {
   std::string key;                  // an option of the command, or a size of the op
@@ -21,4 +21,4 @@ std::vector<GridCell> cells_of(const std::vector<GridAxis>& axes);  // the last 
 
 std::string str(const GridCell& cell);  // "size=small ctx=128"
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,21 +1,22 @@
-// A sweep: one command, run once for each cell of a grid, each time in a process of its own. A cell that
+// A sweep: one command, run once for each cell of a grid, each time in its own process. A cell that
 // hangs, crashes or finds no memory is a row like the others, and every cell starts from a cold program, as
 // if it had been typed alone. Rows are in runs/results.jsonl as soon as their cell is done, marked with the
-// cell's id: a sweep that was stopped takes them from there and goes on.
+// cell's id: a stopped sweep resumes from them.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+#include "rows/row_status.h"
 #include "studies/sweep/grid.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 // What became of one run of the command.
 struct CellRun {
-  std::vector<nlohmann::json> rows;  // as it stored them
+  std::vector<Json> rows;  // as it stored them
   int status = 0, signal = 0;
   bool timed_out = false, stopped = false;
   double seconds = 0;
@@ -23,8 +24,8 @@ struct CellRun {
 };
 
 struct SweepRequest {
-  std::string command;             // "bench step"
-  std::vector<std::string> words;  // all of the command line that the cells share
+  std::string command;            // "bench step"
+  std::vector<std::string> args;  // all of the command line that the cells share
   std::vector<GridAxis> axes;
   std::string place;     // device and build: rows of others do not count
   std::string out;       // the folder of results.jsonl
@@ -33,28 +34,25 @@ struct SweepRequest {
 };
 
 struct SweepCell {
-  // done: it has rows. The others have a reason; left: the sweep was stopped before it was over.
+  // ok: some row of it is. interrupted: the sweep was stopped before its end. The others have a reason.
   // unavailable: this machine or build lacks something, and no other cell suffers from it.
-  enum class Status { done, no_memory, timed_out, unavailable, failed, left };
   GridCell values;
   std::string id;
-  Status status = Status::left;
+  RowStatus status = RowStatus::interrupted;
   bool reused = false;  // its rows were stored by an earlier sweep
   double seconds = 0;
   std::string reason;
-  std::vector<nlohmann::json> rows;  // of one that is not done: a single one that says so
+  std::vector<Json> rows;  // of one that is not ok: a single one that says so, or those that do
 };
-
-std::string_view name_of(SweepCell::Status s);
 
 struct SweepReport {
   std::string command;
   std::vector<GridAxis> axes;
   std::vector<SweepCell> cells;
-  std::vector<std::string> remarks;
+  std::vector<std::string> notes;
 
-  std::vector<nlohmann::json> rows() const;  // of all cells
-  bool stopped() const;                      // before its last cell
+  std::vector<Json> rows() const;  // of all cells
+  bool stopped() const;            // before its last cell
   bool any_done() const;
 };
 
@@ -69,4 +67,4 @@ std::string cell_id(const SweepRequest& request, const GridCell& cell);
 
 SweepReport run_sweep(const SweepRequest& request, const SweepTools& tools);
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -6,13 +6,12 @@
 #include <cmath>
 #include <map>
 
-#include "report/result_table.h"
+#include "base/json.h"
+#include "rows/row_status.h"
+#include "rows/row_values.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr const char* kTogether = "options together";
 
@@ -22,21 +21,20 @@ struct Cell {
 };
 
 // "auto" where a run would choose by itself: the name it chooses may differ from cell to cell.
-std::string level_of(const json& row, const char* option) {
+std::string level_of(const Json& row, const char* option) {
   if (std::string_view(option) == "variant" && row.value("auto", false)) return "auto";
-  return word_at(row, option);
+  return text_at(row, option);
 }
 
-std::vector<Cell> cells_of(std::span<const json> rows, std::span<const char* const> options) {
+std::vector<Cell> cells_of(std::span<const Json> rows, std::span<const char* const> options) {
   std::vector<Cell> cells;
-  for (const json& row : rows) {
-    const auto ms = number_at(row, "p50_ms"), predicted = number_at(row, "predicted_ms"),
-               floor = number_at(row, "floor_ms");
-    if (word_at(row, "gate") != "passed" || !ms || !predicted || !floor) continue;
-    if (!(*ms > 0 && *predicted > 0 && *floor > 0)) continue;
+  for (const Json& row : rows) {
+    const auto ms = number_at(row, "p50_ms"), own = own_roofline_of(row), roofline = roofline_of(row);
+    if (status_of(row) != RowStatus::ok || !ms || !own || !roofline) continue;
+    if (!(*ms > 0 && *own > 0 && *roofline > 0)) continue;
     Cell cell;
     for (const char* option : options) cell.levels.push_back(level_of(row, option));
-    cell.logs = {std::log(*ms), std::log(*predicted), std::log(*floor)};
+    cell.logs = {std::log(*ms), std::log(*own), std::log(*roofline)};
     cells.push_back(std::move(cell));
   }
   return cells;
@@ -74,7 +72,7 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 }  // namespace
 
-std::vector<VarianceShare> variance_shares(std::span<const json> rows, std::span<const char* const> options) {
+std::vector<VarianceShare> variance_shares(std::span<const Json> rows, std::span<const char* const> options) {
   const std::vector<Cell> cells = cells_of(rows, options);
   std::vector<Levels> levels(options.size());
   for (const Cell& c : cells) {
@@ -88,35 +86,35 @@ std::vector<VarianceShare> variance_shares(std::span<const json> rows, std::span
     const VarianceShare s{options[i], levels[i].size(), share_of(cells, i, 0), share_of(cells, i, 1),
                           share_of(cells, i, 2)};
     rest.measured -= s.measured;
-    rest.predicted -= s.predicted;
-    rest.floor -= s.floor;
+    rest.own_roofline -= s.own_roofline;
+    rest.roofline -= s.roofline;
     shares.push_back(s);
   }
   if (shares.size() < 2) return {};
   std::stable_sort(shares.begin(), shares.end(),
                    [](const auto& a, const auto& b) { return a.measured > b.measured; });
-  for (double* left : {&rest.measured, &rest.predicted, &rest.floor})
+  for (double* left : {&rest.measured, &rest.own_roofline, &rest.roofline})
     *left = std::max(0.0, *left);  // rounding
   shares.push_back(rest);
   return shares;
 }
 
 TextTable variance_table(std::span<const VarianceShare> shares) {
-  TextTable table = {{"option", "values", "measured", "predicted", "floor"}};
+  TextTable table = {{"option", "values", "measured", "own roofline", "roofline"}};
   for (const VarianceShare& s : shares)
     table.push_back({s.factor, s.levels > 0 ? fmt::format("{}", s.levels) : "-", percent(s.measured),
-                     percent(s.predicted), percent(s.floor)});
+                     percent(s.own_roofline), percent(s.roofline)});
   return table;
 }
 
-ordered_json variance_json(std::span<const VarianceShare> shares) {
-  ordered_json list = ordered_json::array();
+Json variance_json(std::span<const VarianceShare> shares) {
+  Json list = Json::array();
   for (const VarianceShare& s : shares)
     list.push_back({{"option", s.factor},
                     {"values", s.levels},
                     {"measured", s.measured},
-                    {"predicted", s.predicted},
-                    {"floor", s.floor}});
+                    {"own_roofline", s.own_roofline},
+                    {"roofline", s.roofline}});
   return list;
 }
 

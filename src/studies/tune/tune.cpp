@@ -2,15 +2,16 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
-#include "kiln/bench_check.h"
-#include "train/run/tuned.h"
-#include "studies/step/synthetic_step.h"
+#include "studies/gate/gate.h"
+#include "studies/step/step.h"
+#include "studies/variant_check.h"
 #include "train/presets.h"
+#include "train/run/tuned.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
-constexpr int kSteps = 2;  // the second meets what only a step after another does
+constexpr int kSteps = 2;  // the second sees what only a step after another has
 
 struct Totals {
   double before = 0, after = 0;
@@ -40,20 +41,23 @@ StepSpec spec_of(const TuneRequest& r, const TunedStep& step) {
   return spec;
 }
 
-void tune_step(const TuneRequest& r, TunedStep& step, const TuneNote& progress) {
+void tune_step(const TuneRequest& r, StepGate& gate, TunedStep& step, const TuneNote& progress) {
   const std::string name = cat(step.size.name, " ", name_of(step.precision), " ctx ", step.context);
   progress(cat(name, ": one step"));
   RankOptions options = options_for(r.device, 0, r.seed);
   options.variants = choose_variants("optimized", r.variants, r.device.target).ops;
+  const StepSpec spec = spec_of(r, step);
+  if (const GateReport right = gate.check({spec, options, plan_step(spec, options).ops}); !right.passed())
+    throw Error(cat(name, ": the step does not pass its check, and was not tuned: ", right.reason));
   RankContext ctx(options);
   {
-    StepRun run(ctx, spec_of(r, step));
+    SyntheticStep run(ctx, spec);
     for (int i = 0; i < kSteps; ++i) run.run();
     run.finish();
   }
   ctx.allocator().release_cached();  // the measurement takes memory of its own
   step.products = ctx.backend().tune_matmuls([&](std::size_t done, std::size_t all, std::string_view p) {
-    progress(cat(name, ": product ", done + 1, " of ", all, ", ", readable_problem(std::string(p))));
+    progress(cat(name, ": GEMM ", done + 1, " of ", all, ", ", readable_problem(std::string(p))));
   });
   for (MatmulChoice& c : step.products) c.calls /= kSteps;
 }
@@ -70,11 +74,11 @@ std::string readable_problem(const std::string& problem) {
 TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& progress, const TuneNote& say) {
   const auto here = tune_place(r.device);
   if (!here)
-    throw Error(cat("nothing to tune on ", r.device.str(), ": its matrix products are kiln's own"),
+    throw Error(cat("nothing to tune on ", r.device.str(), ": its matmuls are kiln's own"),
                 "on a GPU they are a library's: use --device cuda", ErrorKind::unavailable);
   TuneReport report;
   report.place = *here;
-  for (const ModelSize& size : r.sizes) {
+  for (const NamedModel& size : r.sizes) {
     for (const int64_t context : r.contexts) {
       for (const Precision precision : r.precisions) {
         report.steps.push_back({size, context, precision, {}});
@@ -85,8 +89,9 @@ TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& pr
   report.file = tune_path(out, *here);
   check_tune_path(report.file);
   TuneFile file = earlier_choices(report.file, *here, say);
+  StepGate gate(out, progress);
   for (TunedStep& step : report.steps) {
-    tune_step(r, step, progress);
+    tune_step(r, gate, step, progress);
     file = merged(file, {*here, build_info().build_id, step.products});
     write_tune_file(report.file, file);  // after each: what was measured is kept whatever comes next
   }
@@ -95,4 +100,4 @@ TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& pr
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

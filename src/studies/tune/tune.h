@@ -1,4 +1,4 @@
-// The work of `kiln tune`: the matrix products of real training steps, each measured with every algorithm the
+// The work of `kiln tune`: the GEMMs of real training steps, each measured with every algorithm the
 // library suggests for it.
 #pragma once
 
@@ -8,16 +8,15 @@
 
 #include "autograd/precision.h"
 #include "device/device.h"
+#include "model/model_options.h"
 #include "tune/tune_file.h"
-#include "model/config.h"
-#include "model/size_registry.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct TuneRequest {
-  std::vector<ModelSize> sizes;  // with the vocabulary asked for
-  std::vector<int64_t> contexts;
-  std::vector<Precision> precisions;
+  std::vector<NamedModel> sizes;
+  std::vector<int64_t> contexts = {512};
+  std::vector<Precision> precisions = {Precision::bf16};
   std::string variants;  // on top of the optimized preset
   Recompute recompute = Recompute::none;
   int64_t batch = 4;
@@ -26,13 +25,13 @@ struct TuneRequest {
   uint64_t seed = 0;
 };
 
-// The products of one step.
+// The GEMMs of one step.
 struct TunedStep {
-  ModelSize size{};
+  NamedModel size;
   int64_t context = 0;
   Precision precision = Precision::bf16;
   std::vector<MatmulChoice> products;  // calls: in one step
-  double default_us() const;           // of all its products together
+  double default_us() const;           // of all its GEMMs
   double tuned_us() const;
 };
 
@@ -53,7 +52,4 @@ TuneReport tune(const TuneRequest& request, const std::string& out, const TuneNo
 // "2048x2304x768 bf16*bf16T->bf16": a problem without its strides and alignments.
 std::string readable_problem(const std::string& problem);
 
-std::string tune_page(const TuneReport& report);  // a table
-std::string tune_json(const TuneReport& report);
-
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -5,17 +5,20 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
-#include "kiln/bench_check.h"
+#include "ops/renamed.h"
+#include "studies/attention/check.h"
+#include "studies/variant_check.h"
 #include "train/run/tuned.h"
 
-namespace kiln::cli {
+namespace kiln {
 namespace {
 
-constexpr double kLeastGain = 1.02;  // as for matrix products: less is the clock's noise
+constexpr double kLeastGain = 1.02;  // as for GEMMs: less is timer noise
 
 RankOptions rank_for(const TuneAttentionRequest& r) {
   RankOptions o = options_for(r.device, 0, r.seed);
-  if (r.variant != "auto") o.variants.set(AttentionOp::kName, r.variant);
+  const std::string_view name = current_variant(AttentionOp::kName, r.variant);
+  if (!name.empty() && name != "auto") o.variants.set(AttentionOp::kName, name);
   return o;
 }
 
@@ -51,6 +54,7 @@ TunedCell list_tiles(const TuneAttentionRequest& r, const RankOptions& rank, con
 }
 
 void measure(const TuneAttentionRequest& r, RankOptions rank, TunedCell& tuned, const TuneNote& progress) {
+  AttentionReferences references(r.device, 0, r.seed);
   std::vector<float> expected;
   const AttentionShape shape = shape_of(tuned.variant, tuned.cell.problem());
   for (std::size_t i = 0; i < tuned.tiles.size(); ++i) {
@@ -60,8 +64,12 @@ void measure(const TuneAttentionRequest& r, RankOptions rank, TunedCell& tuned, 
     const AttentionChoice choice{shape, t.candidate.tiles};
     rank.attention_choices.use({&choice, 1});
     RankContext ctx(rank);
+    if (const SampledResult right = references.of(tuned.cell).check(ctx); !right.passed) {
+      t.error = cat("it is not what naive gives: ", right.reason);
+      continue;
+    }
     std::vector<float> o = output_of(ctx, tuned.cell);
-    if (i == 0)
+    if (expected.empty())
       expected = std::move(o);  // the default
     else
       t.difference = worst_row_difference(o, expected, tuned.cell.d);
@@ -155,4 +163,4 @@ TuneAttentionReport tune_attention(const TuneAttentionRequest& r, const std::str
   return report;
 }
 
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -1,5 +1,5 @@
 // The work of `kiln tune attention`: the tiles that attention's forward pass may take, each measured on each
-// shape asked for with a cold cache, as `kiln bench flash` does it.
+// shape requested with a cold cache, as `kiln bench flash` does it.
 #pragma once
 
 #include <functional>
@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tune/tune_file.h"
+#include "ops/attention/tile_choice.h"
 #include "studies/attention/cell_set.h"
 #include "studies/tune/tune.h"
-#include "ops/attention/tile_choice.h"
+#include "tune/tune_file.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct TuneAttentionRequest {
   std::vector<AttentionCell> cells;
@@ -63,7 +63,4 @@ double worst_row_difference(const std::vector<float>& a, const std::vector<float
 TuneAttentionReport tune_attention(const TuneAttentionRequest& request, const std::string& out,
                                    const TuneNote& progress, const TuneNote& say);
 
-std::string tune_attention_page(const TuneAttentionReport& report);  // a table
-std::string tune_attention_json(const TuneAttentionReport& report);
-
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -2,18 +2,19 @@
 // first one's excess went.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "studies/step/step.h"
 #include "studies/warmup/warmup_study.h"
-#include "report/tables/text_table.h"
 
-namespace kiln::cli {
+namespace kiln {
 
 struct WarmupRequest {
-  BenchStepRequest step;       // one row's worth
-  double context_seconds = 0;  // until the device was there
+  BenchStepRequest step = {.graph = GraphChoice::off};  // one row's worth
+  double context_seconds = 0;                           // until the device was there
+  std::function<void(const std::string&)> progress = nullptr;
 };
 
 struct WarmupReport {
@@ -26,7 +27,4 @@ struct WarmupReport {
 
 WarmupReport bench_warmup(const WarmupRequest& request);
 
-std::string warmup_page(const WarmupReport& report, PageFormat format);
-std::vector<std::string> warmup_result_lines(const WarmupReport& report);
-
-}  // namespace kiln::cli
+}  // namespace kiln

@@ -87,7 +87,7 @@ void price_growth(RankContext& ctx, const std::vector<HostWatch::Segment>& segme
     const Clock::time_point begun = Clock::now();
     void* memory = ctx.backend().allocate(s.bytes);
     const double asked = seconds_since(begun);
-    if (memory == nullptr) break;  // no room beside what is there: the rest goes without a price
+    if (memory == nullptr) break;  // out of memory: the rest goes unmeasured
     taken.push_back(memory);
     f.growth += asked;
     if (s.inside_op) f.growth_inside_ops += asked;
@@ -113,7 +113,7 @@ double fault_price() {
   return seconds / static_cast<double>(std::max<int64_t>(1, minor_faults() - before));
 }
 
-double one_step(RankContext& ctx, StepRun& step) {
+double one_step(RankContext& ctx, SyntheticStep& step) {
   const Clock::time_point begun = Clock::now();
   step.run();
   ctx.synchronize();
@@ -156,54 +156,67 @@ FirstStepParts split_first_step(const FirstStepFacts& f) {
   return p;
 }
 
+namespace {
+
+// The steps as a run makes them, the first one watched; its new segments come back.
+std::vector<HostWatch::Segment> cold_steps(RankContext& ctx, const StepSpec& spec, int count,
+                                           WarmupRun& run) {
+  std::vector<HostWatch::Segment> segments;
+  FirstStepFacts& f = run.facts;
+  const Clock::time_point begun = Clock::now();
+  SyntheticStep step(ctx, spec);
+  ctx.synchronize();
+  run.model = seconds_since(begun);
+  for (int i = 0; i < count; ++i) {
+    std::optional<HostWatch> watch;
+    if (i == 0) watch.emplace(ctx);
+    const int64_t faults = minor_faults();
+    run.steps.push_back(one_step(ctx, step));
+    if (!watch) continue;
+    f.faults_first = minor_faults() - faults;
+    f.products_first = watch->products.seconds;
+    f.others_first = watch->others.seconds;
+    f.faults_in_products = watch->products.faults;
+    f.faults_in_others = watch->others.faults;
+    segments = watch->segments;
+  }
+  (void)step.finish();
+  run.captured = step.captured();
+  run.memory = ctx.allocator().stats();
+  return segments;
+}
+
+// The same step, warm by now, and op by op even where the steps above were graphs.
+void warm_step(RankContext& ctx, const StepSpec& spec, FirstStepFacts& f) {
+  StepSpec eager = spec;
+  eager.step.graph = false;
+  SyntheticStep step(ctx, eager);
+  (void)one_step(ctx, step);
+  HostWatch watch(ctx);
+  const int64_t faults = minor_faults();
+  (void)one_step(ctx, step);
+  f.faults_warm = minor_faults() - faults;
+  f.products_warm = watch.products.seconds;
+  f.others_warm = watch.others.seconds;
+  f.faults_in_products = std::max<int64_t>(0, f.faults_in_products - watch.products.faults);
+  f.faults_in_others = std::max<int64_t>(0, f.faults_in_others - watch.others.faults);
+}
+
+}  // namespace
+
 WarmupRun run_warmup(const RankOptions& rank, const StepSpec& spec, int warmups, int steps,
                      const std::function<void(RankContext&)>& prepare) {
   WarmupRun run;
   run.warmups = warmups;
-  Clock::time_point begun = Clock::now();
+  const Clock::time_point begun = Clock::now();
   RankContext ctx(rank);
   ctx.synchronize();
   run.handles = seconds_since(begun);
   if (prepare) prepare(ctx);
   FirstStepFacts& f = run.facts;
   f.gpu = ctx.device().type == DeviceType::cuda;
-  std::vector<HostWatch::Segment> segments;
-  {
-    begun = Clock::now();
-    StepRun step(ctx, spec);
-    ctx.synchronize();
-    run.model = seconds_since(begun);
-    for (int i = 0; i < warmups + steps; ++i) {
-      std::optional<HostWatch> watch;
-      if (i == 0) watch.emplace(ctx);
-      const int64_t faults = minor_faults();
-      run.steps.push_back(one_step(ctx, step));
-      if (!watch) continue;
-      f.faults_first = minor_faults() - faults;
-      f.products_first = watch->products.seconds;
-      f.others_first = watch->others.seconds;
-      f.faults_in_products = watch->products.faults;
-      f.faults_in_others = watch->others.faults;
-      segments = watch->segments;
-    }
-    (void)step.finish();
-    run.captured = step.captured();
-    run.memory = ctx.allocator().stats();
-  }
-  {  // warm by now, and op by op even where the steps above were graphs
-    StepSpec eager = spec;
-    eager.step.graph = false;
-    StepRun step(ctx, eager);
-    (void)one_step(ctx, step);
-    HostWatch watch(ctx);
-    const int64_t faults = minor_faults();
-    (void)one_step(ctx, step);
-    f.faults_warm = minor_faults() - faults;
-    f.products_warm = watch.products.seconds;
-    f.others_warm = watch.others.seconds;
-    f.faults_in_products = std::max<int64_t>(0, f.faults_in_products - watch.products.faults);
-    f.faults_in_others = std::max<int64_t>(0, f.faults_in_others - watch.others.faults);
-  }
+  const std::vector<HostWatch::Segment> segments = cold_steps(ctx, spec, warmups + steps, run);
+  warm_step(ctx, spec, f);
   for (const HostWatch::Segment& s : segments) f.segment_bytes += static_cast<int64_t>(s.bytes);
   f.segments = static_cast<int64_t>(segments.size());
   ctx.allocator().release_cached();

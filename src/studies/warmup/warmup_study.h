@@ -19,7 +19,7 @@ struct FirstStepFacts {
   double steady = 0;  // the median of the later half of the steps
   double second = 0;  // the better of the two that follow the first (and the capture, where there is one)
   // The host's time inside ops of the first step, and of a warm one that runs op by op as well.
-  double products_first = 0, products_warm = 0;  // matrix products
+  double products_first = 0, products_warm = 0;  // matmuls
   double others_first = 0, others_warm = 0;
   // What the allocator took from the device during the first step, taken again: the asking, and on the CPU
   // the first touch of every page. inside_ops: the part of the asking that fell into ops.
@@ -39,7 +39,7 @@ struct FirstStepParts {
   double allocator_growth = 0;  // memory taken from the device
   double page_faults = 0;       // memory of the host touched for the first time
   double clock_ramp = 0;        // what the second step still has over the later ones: clocks, caches
-  double hidden = 0;            // of all these: beside the device's own work, at no cost
+  double hidden = 0;            // of all these: overlapped with the device's own work
   double rest = 0;              // what none of these explains; below 0 where they overlap
 };
 
@@ -56,7 +56,7 @@ struct WarmupRun {
   FirstStepParts parts;
 };
 
-// `prepare` is called with the rank before the model is made: choices of matrix products, say.
+// `prepare` is called with the rank before the model is made: GEMM choices, for example.
 WarmupRun run_warmup(const RankOptions& rank, const StepSpec& spec, int warmups, int steps,
                      const std::function<void(RankContext&)>& prepare = {});
 

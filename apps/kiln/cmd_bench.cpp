@@ -1,45 +1,41 @@
 // kiln bench: timed studies; `op NAME` is here, the others in cmd_bench_<study>.cpp.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "base/choice.h"
 #include "base/error.h"
-#include "device/gpu_info.h"
-#include "studies/op/op.h"
+#include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
-#include "kiln/bench_pages.h"
-#include "kiln/sweep_options.h"
-#include "kiln/cmd.h"
-#include "kiln/cmd_bench_allreduce.h"
-#include "kiln/cmd_bench_attention.h"
-#include "kiln/cmd_bench_ddp.h"
-#include "kiln/cmd_bench_fsdp.h"
-#include "kiln/cmd_bench_step.h"
-#include "kiln/cmd_bench_warmup.h"
-#include "kiln/cmd_bench_zero.h"
-#include "device/require_gpu.h"
+#include "kiln/command.h"
+#include "kiln/console/bench_progress.h"
 #include "kiln/console/stop_on_signals.h"
+#include "kiln/sweep_options.h"
+#include "ops/renamed.h"
 #include "rows/result_log.h"
+#include "studies/op/render.h"
 
 namespace kiln::cli {
 namespace {
 
-struct BenchOpOptions {
-  std::string name;
-  std::string variants = "all";
-  std::vector<std::string> shapes;
-  std::string dtypes = "fp32";
-  std::string pass = "both";
-  std::string threads = "0";
-  std::string format;
-  std::shared_ptr<SweepOptions> sweep;
+struct Asked {
+  BenchOpRequest request;
+  std::string name, pass = "both";
+  std::vector<std::string> variants = {"all"}, shapes;
+  PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
+OpBench bench_named(const std::string& name) {
+  if (!name.empty()) return find_op_bench(name);
+  std::string names;
+  for (const OpBench& b : all_op_benches()) names += (names.empty() ? "" : ", ") + b.op;
+  throw Error("kiln bench op needs the name of an op", fmt::format("there are {}", names), ErrorKind::usage);
+}
+
+// Which words there are is the op's own.
 std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
   std::vector<std::string_view> names = {"both", "forward", "backward"};
   for (const BenchForm& f : bench.forms) {
@@ -58,46 +54,46 @@ std::vector<BenchForm> parse_pass(const OpBench& bench, std::string_view text) {
   return forms;
 }
 
-void run_bench_op(const BenchOpOptions& options, const CLI::App& app, const CommonOptions& common) {
-  if (options.name.empty()) {
-    std::string names;
-    for (const OpBench& b : all_op_benches()) names += (names.empty() ? "" : ", ") + b.op;
-    throw Error("kiln bench op needs the name of an op", fmt::format("there are {}", names),
-                ErrorKind::usage);
-  }
-  const PageFormat format = read_format(options.format, common.json);
-
-  BenchOpRequest request{.bench = find_op_bench(options.name),
-                         .shapes = {},
-                         .dtypes = parse_dtypes(options.dtypes),
-                         .variants = {},
-                         .forms = {},
-                         .device = {}};
-  if (options.sweep->asked()) {
-    std::vector<std::string> sizes;
-    for (const auto& [key, value] : request.bench.shapes.front().all()) sizes.push_back(key);
-    return run_bench_sweep(*options.sweep, app, common, format, sizes);
-  }
-  for (const std::string& text : options.shapes)
-    request.shapes.push_back(parse_bench_shape(request.bench, text));
-  if (request.shapes.empty()) request.shapes = request.bench.shapes;
-  for (const BenchShape& shape : request.shapes)
-    (void)request.bench.make(shape);  // do its sizes go together?
-  if (options.variants != "all") request.variants = split_at_commas(options.variants);
-  if (std::find(request.variants.begin(), request.variants.end(), "") != request.variants.end()) {
-    throw Error(fmt::format("--variant is '{}', which holds an empty name", options.variants),
+void fill_request(Asked& asked) {
+  BenchOpRequest& r = asked.request;
+  for (const std::string& text : asked.shapes) r.shapes.push_back(parse_bench_shape(r.bench, text));
+  if (r.shapes.empty()) r.shapes = r.bench.shapes;
+  for (const BenchShape& shape : r.shapes) (void)r.bench.make(shape);  // do its sizes fit each other?
+  if (std::find(asked.variants.begin(), asked.variants.end(), "") != asked.variants.end()) {
+    throw Error(fmt::format("--variant is '{}', which holds an empty name", joined(asked.variants)),
                 "name variants, or say all", ErrorKind::usage);
   }
-  request.forms = parse_pass(request.bench, options.pass);
-  request.threads = parse_threads(options.threads);
-  request.seed = common.seed;
-  std::string why_no_gpu;
-  const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
-  require_gpu(common.device, gpus, why_no_gpu);
-  request.device = Device::parse(common.device);
+  if (joined(asked.variants) != "all") r.variants = asked.variants;
+  r.forms = parse_pass(r.bench, asked.pass);
+}
 
+// Ends in an error where a variant is wrong, or nothing was timed: the page has said what could be measured.
+void report_failures(const BenchReport& report) {
+  if (report.any_wrong())
+    throw Error(
+        fmt::format("[{}] a variant is further from naive than it may be; it was not timed", report.op));
+  if (report.stopped || report.any_timed()) return;
+  const BenchRow& row = report.rows.front();
+  if (row.status == RowStatus::oom) throw Error(row.reason, "take a smaller --shape", ErrorKind::unavailable);
+  throw Error(
+      fmt::format("[{}] nothing could be timed: {} ({}): {}", report.op, row.variant, row.device, row.reason),
+      {}, ErrorKind::unavailable);
+}
+
+void run_bench_op(Asked& asked, const Command& command, const CommonOptions& common) {
+  BenchOpRequest& request = asked.request;
+  request.bench = bench_named(asked.name);
+  const PageFormat format = page_format(command, asked.format, common);
+  if (asked.sweep.asked()) {
+    std::vector<std::string> sizes;
+    for (const auto& [key, value] : request.bench.shapes.front().all()) sizes.push_back(key);
+    return run_bench_sweep(asked.sweep, swept(command, common), common, format, sizes);
+  }
+  fill_request(asked);
+  request.seed = common.seed;
+  request.device = device_here(common);
   check_bench_request(request);
-  if (options.sweep->dry_run) return;
+  if (asked.sweep.dry_run) return;
   prepare_results(common.out);
   BenchReport report;
   {
@@ -106,64 +102,43 @@ void run_bench_op(const BenchOpOptions& options, const CLI::App& app, const Comm
     request.stop = [] { return stop_requested().load(); };
     report = bench_op(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(bench_page(report, format).c_str(), stdout);
-  append_results(common.out, result_lines(report, fmt::format("bench op {}", options.name)));
-  if (report.any_wrong())
-    throw Error(
-        fmt::format("[{}] a variant is further from naive than it may be; it was not timed", report.op));
-  if (report.stopped) return;
-  if (!report.any_timed() && report.rows.front().status == BenchRow::Status::no_memory)
-    throw Error(report.rows.front().reason, "ask for a smaller --shape", ErrorKind::unavailable);
-  if (!report.any_timed()) {
-    throw Error(
-        fmt::format("[{}] nothing could be timed: {} ({}): {}", report.op, report.rows.front().variant,
-                    report.rows.front().device, report.rows.front().reason),
-        {}, ErrorKind::unavailable);
-  }
+  std::fputs(written(op_page(report, common.wide), format).c_str(), stdout);
+  append_results(common.out, op_result_lines(report, fmt::format("bench op {}", asked.name)));
+  report_failures(report);
 }
 
-std::function<bool()> add_bench_op(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<BenchOpOptions>();
-  CLI::App* op = app.add_subcommand("op", "Every variant of an op: checked against naive, then timed");
-  op->fallthrough();  // --json and its like belong to every command
-  op->footer(
-      "It also takes --json, --seed, --device and --out, as every command does.\n\n"
-      "Example:\n  kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16");
-  op->add_option("NAME", options->name, "The op (kiln ops lists them); matmul is linear")->type_name("");
-  op->add_option("--variant", options->variants, "all, or names (default all)")->type_name("NAME,...");
-  op->add_option("--shape", options->shapes, "Sizes by name; may be given several times")
-      ->type_name("KEY=N,...")
-      ->allow_extra_args(false);
-  op->add_option("--dtype", options->dtypes, "fp32, bf16, fp16, fp64 (default fp32)")->type_name("NAME,...");
-  op->add_option("--pass", options->pass,
-                 "forward, backward or both (default both); linear: dgrad, wgrad too")
-      ->type_name("NAME");
-  op->add_option("--threads", options->threads, "Of the CPU (default all)")->type_name("N");
-  op->add_option("--format", options->format, kFormatHelp)->type_name("NAME");
-  options->sweep = add_sweep_options(op);
-  return [options, op, &common] {
-    if (op->parsed()) run_bench_op(*options, *op, common);
-    return op->parsed();
-  };
+void add_bench_op(Command& bench, const CommonOptions& common) {
+  auto asked = std::make_shared<Asked>();
+  BenchOpRequest& r = asked->request;
+  Command& c = bench.sub("op", "every variant of an op: checked against naive, then timed",
+                         "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16");
+  c.opt("NAME", asked->name, "op of `kiln ops`; matmul is linear").was_values(former_names_in);
+  c.opt("--variant", asked->variants, "variants by name, or all").was_values(former_names_in);
+  c.opt("--shape", asked->shapes, "sizes by name, the op's defaults for others; repeat for more shapes")
+      .value("KEY=N,...")
+      .repeat();
+  c.opt("--dtype", r.dtypes, dtypes_form(), "{}").offers(dtype_words()).value("NAME,...");
+  c.opt("--pass", asked->pass, "forward, backward or both; also dgrad and wgrad of linear");
+  c.opt("--threads", r.threads, thread_range(), "CPU threads").unset("all");
+  add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
+  c.run = [asked, &c, &common] { run_bench_op(*asked, c, common); };
 }
 
 }  // namespace
 
-CommandBody add_bench(CLI::App& app, const CommonOptions& common) {
-  app.require_subcommand(0, 1);  // so that `bench op attention` means the op, not another study
-  const std::vector<std::function<bool()>> studies = {
-      add_bench_op(app, common),        add_bench_step(app, common),  add_bench_warmup(app, common),
-      add_bench_attention(app, common), add_bench_flash(app, common), add_bench_leaderboard(app, common),
-      add_bench_allreduce(app, common), add_bench_ddp(app, common),   add_bench_zero(app, common),
-      add_bench_fsdp(app, common)};
-  return [studies] {
-    if (!std::any_of(studies.begin(), studies.end(), [](const auto& study) { return study(); }))
-      throw Error(
-          "kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero, "
-          "fsdp or "
-          "leaderboard",
-          "see `kiln bench --help`", ErrorKind::usage);
-  };
+void add_bench(Command& bench, const CommonOptions& common) {
+  bench.needs = "the name of a study";
+  add_bench_op(bench, common);
+  add_bench_step(bench, common);
+  add_bench_warmup(bench, common);
+  add_bench_attention(bench, common);
+  add_bench_flash(bench, common);
+  add_bench_leaderboard(bench, common);
+  add_bench_allreduce(bench, common);
+  add_bench_ddp(bench, common);
+  add_bench_zero(bench, common);
+  add_bench_fsdp(bench, common);
 }
 
 }  // namespace kiln::cli

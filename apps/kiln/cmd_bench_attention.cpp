@@ -1,40 +1,42 @@
-#include "kiln/cmd_bench_attention.h"
-
+// kiln bench attention, flash and leaderboard: attention, timed by itself.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "base/choice.h"
 #include "base/error.h"
-#include "device/gpu_info.h"
-#include "studies/attention/attention.h"
-#include "kiln/bench_attention_options.h"
-#include "kiln/bench_attention_pages.h"
+#include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
-#include "kiln/sweep_options.h"
-#include "base/parse_number.h"
-#include "device/require_gpu.h"
+#include "kiln/console/bench_progress.h"
 #include "kiln/console/stop_on_signals.h"
-#include "train/run/tuned.h"
+#include "kiln/sweep_options.h"
 #include "ops/op_list.h"
+#include "ops/renamed.h"
 #include "rows/result_log.h"
+#include "studies/attention/cell_options.h"
+#include "studies/attention/render.h"
+#include "train/run/tuned.h"
 
 namespace kiln::cli {
 namespace {
 
-struct Typed : TypedCells {
-  std::string variants = "naive,auto", iters, seconds, memory, tune = "auto", warmup, threads = "0", format;
-  const CLI::Option* variant_option = nullptr;
-  std::shared_ptr<SweepOptions> sweep;
+struct Asked {
+  AttentionRequest request = {.variants = {"naive", "auto"}};
+  CellOptions cells;
+  int iters = 0;  // timed calls; 0: as many as `seconds` hold
+  double seconds = 0;
+  std::string tune = "auto";
+  PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
-std::vector<std::string> read_variants(const std::string& text, DeviceType device) {
+// "all" is every variant of the device, and what a run takes.
+std::vector<std::string> named_variants(const std::vector<std::string>& words, DeviceType device) {
   std::vector<std::string> names;
-  for (const std::string& word : split_at_commas(text)) {
+  for (const std::string& word : words) {
     if (word.empty())
-      throw Error(fmt::format("--variant is '{}', which holds an empty name", text),
+      throw Error(fmt::format("--variant is '{}', which holds an empty name", joined(words)),
                   "name variants, or say auto or all", ErrorKind::usage);
     if (word != "all") {
       names.push_back(word);
@@ -49,37 +51,58 @@ std::vector<std::string> read_variants(const std::string& text, DeviceType devic
   return names;
 }
 
-// What all three studies read alike.
-AttentionRequest common_request(const Typed& t, const CommonOptions& common) {
-  (void)read_format(t.format, common.json);
-  AttentionRequest r;
+// `iters` samples, unless they take more than `seconds`. Without a count, for so many seconds: what is
+// written between calls takes its time too, so slow devices stop after twice as long altogether.
+TimingOptions timing_of(const Asked& asked) {
+  if (asked.iters > 0)
+    return {.warmups = 3,
+            .min_samples = asked.iters,
+            .max_samples = asked.iters,
+            .min_seconds = 0,
+            .max_seconds = asked.seconds};
+  return {.warmups = 1,
+          .min_samples = 10,
+          .max_samples = 1 << 20,
+          .min_seconds = asked.seconds,
+          .max_seconds = 2 * asked.seconds};
+}
+
+void fill_request(Asked& asked, const Command& command, const CommonOptions& common) {
+  AttentionRequest& r = asked.request;
+  r.cells = cells_of(asked.cells, command.options);
   r.stop = [] { return stop_requested().load(); };
-  r.threads = parse_threads(t.threads);
   r.seed = common.seed;
-  if (!t.memory.empty()) r.memory_cap = parse_bytes(t.memory, "--memory");
-  std::string why_no_gpu;
-  const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
-  require_gpu(common.device, gpus, why_no_gpu);
-  r.device = Device::parse(common.device);
-  r.variants = read_variants(t.variants, r.device.target);
-  if (const auto tuning = find_tuning(t.tune, common.out, tune_place(r.device),
+  r.device = device_here(common);
+  r.skip_slow = command.options.find("--variant")->given().empty();
+  r.variants = named_variants(r.variants, r.device.target);
+  if (!r.clock.wait_each) r.clock.flush = flush_bytes(r.device);
+  r.clock.timing = timing_of(asked);
+  if (const auto tuning = find_tuning(asked.tune, common.out, tune_place(r.device),
                                       [](const std::string& line) { fmt::print(stderr, "{}\n", line); }))
     r.choices.use(tuning->attention);
-  r.skip_slow = t.variant_option->count() == 0;
   check_attention_request(r);
-  return r;
 }
 
-// `iters` samples, unless they take more than `seconds`.
-TimingOptions timing_of(const Typed& t, int iters, double seconds) {
-  read_number<int>("--iters", t.iters, 1, 1 << 20, iters);
-  read_number<double>("--seconds", t.seconds, 0.001, 1e6, seconds);
-  return {.warmups = 3, .min_samples = iters, .max_samples = iters, .min_seconds = 0, .max_seconds = seconds};
+// Ends in an error where a row is wrong or failed, or nothing was timed: the page has said what could be.
+void report_failures(const AttentionReport& report) {
+  if (const AttentionRow* row = report.first(RowStatus::failed))
+    throw Error(fmt::format("[attention] {}, {}: {}", row->variant, row->cell.str(), row->reason));
+  if (report.stopped) return;
+  if (report.first(RowStatus::ok) != nullptr || report.first(RowStatus::modelled) != nullptr) return;
+  const AttentionRow& row = report.rows.front();
+  const bool full = row.status == RowStatus::oom;
+  throw Error(
+      fmt::format("[attention] nothing could be timed: {}, {}: {}", row.variant, row.cell.str(), row.reason),
+      full ? "take a smaller --seq or --batch" : "", full ? ErrorKind::failed : ErrorKind::unavailable);
 }
 
-void run_study(const AttentionRequest& request, const Typed& t, const CommonOptions& common) {
+void run_study(Asked& asked, const Command& command, const CommonOptions& common) {
+  const PageFormat format = page_format(command, asked.format, common);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(command, common), common, format);
+  const AttentionRequest& request = asked.request;
+  fill_request(asked, command, common);
   const bool meta = request.device.is_meta();
-  if (t.sweep->dry_run) return;
+  if (asked.sweep.dry_run) return;
   if (!meta) prepare_results(common.out);
   AttentionReport report;
   {
@@ -87,169 +110,107 @@ void run_study(const AttentionRequest& request, const Typed& t, const CommonOpti
     const BenchProgress progress;
     report = bench_attention(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(attention_page(report, read_format(t.format, common.json)).c_str(), stdout);
+  std::fputs(written(attention_page(report, common.wide), format).c_str(), stdout);
   if (!meta) append_results(common.out, attention_result_lines(report));
-  using Status = AttentionRow::Status;
-  for (Status status : {Status::wrong, Status::failed}) {
-    if (const AttentionRow* row = report.first(status))
-      throw Error(fmt::format("[attention] {}, {}: {}", row->variant, row->cell.str(), row->reason));
-  }
-  if (report.stopped) return;
-  if (report.first(Status::timed) != nullptr || report.first(Status::planned) != nullptr) return;
-  const AttentionRow& row = report.rows.front();
-  const bool full = row.status == Status::no_memory;
-  throw Error(
-      fmt::format("[attention] nothing could be timed: {}, {}: {}", row.variant, row.cell.str(), row.reason),
-      full ? "take a smaller --seq or --batch" : "", full ? ErrorKind::failed : ErrorKind::unavailable);
+  report_failures(report);
 }
 
-void add_common(CLI::App* app, Typed& t) {
-  app->fallthrough();  // --json and its like belong to every command
-  t.variant_option =
-      app->add_option("--variant,--impl", t.variants,
-                      fmt::format("Names, all, or auto: what a run takes (default {})", t.variants))
-          ->type_name("NAME,...");
-  app->add_option("--tune", t.tune,
-                  "Tiles: a file of kiln tune, off, or auto (default): the one for this GPU in --out, if any")
-      ->type_name("FILE");
-  app->add_option("--memory", t.memory, "As if the device had no more: 24GiB")->type_name("SIZE");
-  app->add_option("--threads", t.threads, "Of the CPU (default all)")->type_name("N");
-  app->add_option("--format", t.format, kFormatHelp)->type_name("NAME");
-  t.sweep = add_sweep_options(app);
+TextForm<Bytes> memory_form() {
+  return {[](const std::string& text) { return parse_bytes(text, "--memory"); },
+          [](const Bytes& b) { return b.value == SIZE_MAX ? std::string() : std::to_string(b.value); }};
 }
 
-void add_sizes(CLI::App* app, Typed& t, const char* seqs, const char* ds, const char* dtypes) {
-  app->add_option("--seq", t.seqs, fmt::format("Tokens of a sequence (default {}); A..B doubles", seqs))
-      ->type_name("N,...");
-  app->add_option("--d", t.ds, fmt::format("Width of a head (default {})", ds))->type_name("N,...");
-  app->add_option("--dtype", t.dtypes, fmt::format("fp32, bf16, fp16, fp64 (default {})", dtypes))
-      ->type_name("NAME,...");
-}
-
-void add_numbers(CLI::App* app, Typed& t, const char* batch, const char* heads) {
-  app->add_option("--batch", t.batch, fmt::format("Sequences (default {})", batch))->type_name("N");
-  app->add_option("--heads", t.heads, fmt::format("Of each sequence (default {})", heads))->type_name("N");
-}
-
-constexpr const char* kAlso =
-    "It also takes --json, --seed, --device and --out, as every command does; on --device meta:cuda it says "
-    "what memory each cell needs, and runs nothing.\n\nExample:\n  ";
-
-// `study` is `app` itself, or the last of several names.
-std::function<bool()> when_parsed(CLI::App* app, CLI::App* study, const std::shared_ptr<Typed>& t,
-                                  const CommonOptions& common, std::function<void()> run) {
-  return [=, &common, run = std::move(run)] {
-    if (app->parsed() && study->parsed() && t->sweep->asked()) {
-      run_bench_sweep(*t->sweep, *study, common, read_format(t->format, common.json));
-    } else if (app->parsed()) {
-      run();
-    }
-    return app->parsed();
+// What the three studies have in common, behind their own.
+void add_options(Command& c, const std::shared_ptr<Asked>& asked, const CommonOptions& common) {
+  AttentionRequest& r = asked->request;
+  c.opt("--variant", r.variants, "variants by name, all, or auto: the one a run takes")
+      .was("--impl")
+      .was_values(former_names_in);
+  if (asked->iters > 0) c.opt("--iters", asked->iters, between(1, 1 << 20), "timed calls");
+  c.opt("--seconds", asked->seconds, between(0.001, 1e6),
+        asked->iters > 0 ? "time limit for one pass of a row" : "seconds of timed calls");
+  c.opt("--tune", asked->tune,
+        "tiles: file of kiln tune, off, or auto: the one for this GPU in --out, if any")
+      .value("FILE");
+  c.opt("--memory", r.memory_cap, memory_form(), "memory limit of the device: 24GiB")
+      .value("SIZE")
+      .unset("all of it");
+  c.opt("--threads", r.threads, thread_range(), "CPU threads").unset("all");
+  add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
+  c.note = "With --device meta:cuda it prints each cell's memory and runs nothing.";
+  c.run = [asked, &c, &common] {
+    if (asked->request.table.empty())
+      asked->request.table = name_of_value<CellTable>(asked->cells.table, kCellTables);
+    run_study(*asked, c, common);
   };
 }
 
 }  // namespace
 
-std::function<bool()> add_bench_attention(CLI::App& app, const CommonOptions& common) {
-  auto t = std::make_shared<Typed>();
-  CLI::App* study = app.add_subcommand("attention", "Attention over width and length: time, and memory kept");
-  study->footer(fmt::format("{}kiln bench attention --seq 256,1024 --d 64 --dtype fp32,bf16", kAlso));
-  add_numbers(study, *t, "8", "1");
-  add_sizes(study, *t, "256,1024,4096,8192,16384", "16,32,64,128", "fp32");
-  study->add_flag("--causal", t->causal, "Each token sees those before it (default: all see all)");
-  study->add_option("--iters", t->iters, "Timed passes, each waited for (default 100)")->type_name("N");
-  study->add_option("--seconds", t->seconds, "Most for one pass of a row (default 10)")->type_name("X");
-  add_common(study, *t);
-  return when_parsed(study, study, t, common, [t, &common] {
-    AttentionRequest r = common_request(*t, common);
-    r.command = "bench attention";
-    r.table = "attention";
-    r.cells = grid_cells(read_grid(*t, {.batch = 8,
-                                        .heads = 1,
-                                        .seqs = {256, 1024, 4096, 8192, 16384},
-                                        .ds = {16, 32, 64, 128},
-                                        .dtypes = {DType::f32},
-                                        .causal = false}));
-    r.passes = {AttentionPass::forward, AttentionPass::backward};
-    r.clock.wait_each = true;
-    r.clock.timing = timing_of(*t, 100, 10);
-    r.laws = true;
-    run_study(r, *t, common);
-  });
+void add_bench_attention(Command& bench, const CommonOptions& common) {
+  auto asked = std::make_shared<Asked>();
+  asked->request.command = "bench attention";
+  asked->request.table = "attention";
+  asked->request.passes = {AttentionPass::forward, AttentionPass::backward};
+  asked->request.clock.wait_each = true;
+  asked->request.scaling_fits = true;
+  asked->cells.grid = {.batch = 8,
+                       .heads = 1,
+                       .seqs = {256, 1024, 4096, 8192, 16384},
+                       .ds = {16, 32, 64, 128},
+                       .dtypes = {DType::f32},
+                       .causal = false};
+  asked->iters = 100;
+  asked->seconds = 10;
+  Command& c = bench.sub("attention", "attention over width and length: time, and memory kept for backward",
+                         "kiln bench attention --seq 256,1024 --d 64 --dtype fp32,bf16");
+  add_cell_options(c.options, asked->cells);
+  add_options(c, asked, common);
 }
 
-std::function<bool()> add_bench_flash(CLI::App& app, const CommonOptions& common) {
-  auto t = std::make_shared<Typed>();
-  t->table = "grid";
-  CLI::App* study = app.add_subcommand("flash", "Attention's kernels with a cold cache, beside their floor");
-  study->footer(fmt::format("{}kiln bench flash --table tokens16k --d 128 --json", kAlso));
-  study
-      ->add_option(
-          "--table", t->table,
-          "grid (default: batch 1, one head, causal); tokens16k: 16,384 tokens 2048 wide; steps: what "
-          "training steps call, from packed q, k, v")
-      ->type_name("NAME");
-  add_numbers(study, *t, "1", "1");
-  add_sizes(study, *t, "128..65536", "16..128", "bf16,fp32; other tables bf16");
-  study->add_flag("--causal", t->causal, "Each token sees those before it (the grid's default)");
-  study->add_flag("--full", t->full, "All see all");
-  study->add_option("--iters", t->iters, "Timed calls (default 50)")->type_name("N");
-  study->add_option("--seconds", t->seconds, "Most for one pass of a row (default 2)")->type_name("X");
-  add_common(study, *t);
-  return when_parsed(study, study, t, common, [t, &common] {
-    AttentionRequest r = common_request(*t, common);
-    r.command = "bench flash";
-    r.table = t->table;
-    r.cells = read_table(*t, {.batch = 1,
-                              .heads = 1,
-                              .seqs = read_doubling("--seq", "128..65536", kLongestSequence),
-                              .ds = read_doubling("--d", "16..128", kWidestHead),
-                              .dtypes = {DType::bf16, DType::f32},
-                              .causal = true});
-    r.passes = {AttentionPass::forward, AttentionPass::backward, AttentionPass::both};
-    r.clock.flush = flush_bytes(r.device);
-    r.clock.timing = timing_of(*t, 50, 2);
-    run_study(r, *t, common);
-  });
+void add_bench_flash(Command& bench, const CommonOptions& common) {
+  auto asked = std::make_shared<Asked>();
+  asked->request.command = "bench flash";
+  asked->request.passes = {AttentionPass::forward, AttentionPass::backward, AttentionPass::both};
+  asked->cells.grid = {.batch = 1,
+                       .heads = 1,
+                       .seqs = read_doubling("--seq", "128..65536", kLongestSequence),
+                       .ds = read_doubling("--d", "16..128", kWidestHead),
+                       .dtypes = {DType::bf16, DType::f32},
+                       .causal = true};
+  asked->iters = 50;
+  asked->seconds = 2;
+  Command& c = bench.sub("flash", "attention's kernels with a cold cache, against their roofline",
+                         "kiln bench flash --table tokens16k --d 128 --json");
+  c.opt("--table", asked->cells.table, kCellTables,
+        "cells: grid (of the sizes given); tokens16k (16,384 tokens 2048 wide); steps (of training steps, "
+        "packed q, k, v); the tables' default dtype is bf16");
+  add_cell_options(c.options, asked->cells);
+  add_options(c, asked, common);
 }
 
-std::function<bool()> add_bench_leaderboard(CLI::App& app, const CommonOptions& common) {
+void add_bench_leaderboard(Command& bench, const CommonOptions& common) {
   constexpr double kH100Datasheet = 989e12;  // FLOP/s, bf16, dense; an H200 has the same
-  auto t = std::make_shared<Typed>();
-  t->variants = "auto";
-  CLI::App* board = app.add_subcommand("leaderboard", "Figures that are compared elsewhere: flash");
-  board->fallthrough();
-  CLI::App* study =
-      board->add_subcommand("flash", "16 heads of 64, 16,384 tokens, bf16, causal, forward and backward");
-  study->footer(fmt::format("{}kiln bench leaderboard flash --variant all", kAlso));
-  add_numbers(study, *t, "1", "16");
-  add_sizes(study, *t, "16384", "64", "bf16");
-  study->add_option("--warmup", t->warmup, "Seconds before the clock starts (default 1)")->type_name("X");
-  study->add_option("--seconds", t->seconds, "Seconds of timed calls (default 10)")->type_name("X");
-  add_common(study, *t);
-  return when_parsed(board, study, t, common, [t, study, &common] {
-    if (!study->parsed())
-      throw Error("kiln bench leaderboard needs the name of one", "there is flash", ErrorKind::usage);
-    AttentionRequest r = common_request(*t, common);
-    r.command = "bench leaderboard flash";
-    r.table = "leaderboard";
-    r.cells = grid_cells(read_grid(
-        *t, {.batch = 1, .heads = 16, .seqs = {16384}, .ds = {64}, .dtypes = {DType::bf16}, .causal = true}));
-    r.passes = {AttentionPass::both};
-    r.clock.flush = flush_bytes(r.device);
-    double seconds = 10;
-    r.clock.warmup_seconds = 1;
-    read_number<double>("--warmup", t->warmup, 0.0, 1e4, r.clock.warmup_seconds);
-    read_number<double>("--seconds", t->seconds, 0.001, 1e4, seconds);
-    // What is written between calls takes its time too; slow devices stop after twice as long in all.
-    r.clock.timing = {.warmups = 1,
-                      .min_samples = 10,
-                      .max_samples = 1 << 20,
-                      .min_seconds = seconds,
-                      .max_seconds = 2 * seconds};
-    r.datasheet = kH100Datasheet;
-    run_study(r, *t, common);
-  });
+  auto asked = std::make_shared<Asked>();
+  AttentionRequest& r = asked->request;
+  r.command = "bench leaderboard flash";
+  r.table = "leaderboard";
+  r.variants = {"auto"};
+  r.passes = {AttentionPass::both};
+  r.datasheet = kH100Datasheet;
+  r.clock.warmup_seconds = 1;
+  asked->cells.grid = {
+      .batch = 1, .heads = 16, .seqs = {16384}, .ds = {64}, .dtypes = {DType::bf16}, .causal = true};
+  asked->seconds = 10;
+  Command& board = bench.sub("leaderboard", "figures published elsewhere: flash",
+                             "kiln bench leaderboard flash --variant all");
+  board.needs = "the name of one";
+  Command& c = board.sub("flash", "16 heads of 64, 16,384 tokens, bf16, causal, forward and backward",
+                         "kiln bench leaderboard flash --variant all");
+  add_cell_options(c.options, asked->cells);
+  c.opt("--warmup", r.clock.warmup_seconds, between(0.0, 1e4), "warm-up, seconds");
+  add_options(c, asked, common);
 }
 
 }  // namespace kiln::cli

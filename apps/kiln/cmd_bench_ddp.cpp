@@ -1,131 +1,87 @@
-#include "kiln/cmd_bench_ddp.h"
-
+// kiln bench ddp: data parallel training, form by form.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "kiln/bench_charts.h"
-#include "studies/ranks/ddp.h"
+#include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
-#include "kiln/sweep_options.h"
-#include "kiln/cmd_bench_ranks.h"
-#include "base/parse_number.h"
-#include "kiln/console/stop_on_signals.h"
+#include "kiln/rank_options.h"
 #include "rows/result_log.h"
+#include "studies/chart_export.h"
+#include "studies/ranks/ddp.h"
+#include "train/presets.h"
 
 namespace kiln::cli {
 namespace {
 
-struct Typed : TypedRanks {
-  std::string forms = "naive,flat,overlap,bucketed", buckets = "1,10,100,1000", ranks, transport = "auto",
-              wire = "fp32", preset = "optimized", rounds, exports = "none", format;
-  std::shared_ptr<SweepOptions> sweep;
+constexpr NamedValue<DType> kGradDTypes[] = {{"fp32", DType::f32}, {"bf16", DType::bf16}};
+
+struct Asked : RanksAsked {
+  BenchDdpRequest request;
 };
-
-double read_bucket(const std::string& word) {
-  return word == "auto" ? -1 : parse_number<double>("--bucket-mb", word, 0.0, 1e9);
-}
-
-BenchDdpRequest read_request(const Typed& t, const CommonOptions& common) {
-  BenchDdpRequest r;
-  r.forms = read_list<std::string>(t.forms, [](const std::string& word) {
-    index_of("--form", word, {"naive", "flat", "overlap", "bucketed"});
-    return word;
-  });
-  r.buckets = read_list<double>(t.buckets, read_bucket);
-  r.ranks = study_ranks(2);
-  read_number<int>("--ranks", t.ranks, 1, 1024, r.ranks);
-  r.transport = study_transport(t.transport);
-  r.wire = parse_wire("--wire", t.wire);
-  index_of("--preset", t.preset, {"optimized", "baseline"});
-  r.preset = t.preset;
-  r.batch = 2 * r.ranks;
-  read_ranks_study(t, common, 1, r);
-  read_number<int>("--rounds", t.rounds, 1, 1000, r.rounds);
-  r.out = common.out;
-  r.device = device_of(common);
-  check_bench_ddp(r);
-  return r;
-}
 
 void write_traces(const std::string& out, const BenchDdpReport& report) {
   const std::vector<NamedLedger> pair = ddp_pair(report);
-  for (const std::string& path : write_pictures(
-           out, "ddp",
-           std::vector<NamedPicture>{
-               {"overlap", overlap_svg(pair, "One step of rank 0, form by form", ddp_caption(report))}}))
+  for (const std::string& path :
+       write_charts(out, "ddp",
+                    std::vector<NamedChart>{
+                        {"overlap", overlap_svg(pair, "One step of rank 0, by form", ddp_caption(report))}}))
     fmt::print(stderr, "wrote {}\n", path);
   const std::string trace = (std::filesystem::path(out) / "ddp" / "overlap.trace.json").string();
   write_file_atomically(trace, overlap_trace(pair, fmt::format("bench ddp: {}", ddp_caption(report))));
   fmt::print(stderr, "wrote {}\n", trace);
 }
 
-void run_bench_ddp(const Typed& t, const CLI::App& app, const CommonOptions& common) {
-  const PageFormat format = read_format(t.format, common.json);
-  const bool pictures = read_chart_export(t.exports);
-  if (t.sweep->asked()) return run_bench_sweep(*t.sweep, app, common, format);
-  BenchDdpRequest request = read_request(t, common);
-  if (t.sweep->dry_run) return;
+void run_bench_ddp(Asked& asked, const Command& command, const CommonOptions& common) {
+  const PageFormat format = page_format(command, asked.format, common);
+  const bool charts = read_chart_export(asked.charts);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(command, common), common, format);
+  BenchDdpRequest& request = asked.request;
+  finish_ranks_study(command, common, asked, request);
+  if (!was_given(command, "--ranks")) request.ranks = study_ranks(request.ranks);
+  if (!was_given(command, "--batch")) request.batch = 2 * request.ranks;
+  request.out = common.out;
+  request.device = device_here(common);
+  check_bench_ddp(request);
+  if (asked.sweep.dry_run) return;
   prepare_results(common.out);
-  BenchDdpReport report;
-  {
-    const StopOnSignals signals;
-    const BenchProgress progress;
-    request.stop = [] { return stop_requested().load(); };
-    report = bench_ddp(request, [&](const std::string& text) { progress(text); });
-  }
+  const BenchDdpReport report = watched(request, bench_ddp);
   if (report.rows.empty()) return;  // stopped, or a process that is not the first rank
-  std::fputs(ddp_page(report, format).c_str(), stdout);
+  std::fputs(written(ddp_page(report, common.wide), format).c_str(), stdout);
   append_results(common.out, ddp_result_lines(report));
-  if (pictures) write_traces(common.out, report);
+  if (charts) write_traces(common.out, report);
   for (const DdpRow& r : report.rows) {
-    if (!r.wrong.empty()) throw Error(fmt::format("ddp:{}: {}", r.form, r.wrong));
+    if (r.gate_failed()) throw Error(fmt::format("ddp:{}: {}", r.form, r.reason));
   }
 }
 
 }  // namespace
 
-std::function<bool()> add_bench_ddp(CLI::App& app, const CommonOptions& common) {
-  auto t = std::make_shared<Typed>();
-  CLI::App* study = app.add_subcommand(
-      "ddp", "Data parallel training in four forms: step time, communication, how much of it is hidden");
-  study->fallthrough();  // --json and its like belong to every command
-  study->footer(
-      "It also takes --json, --seed, --device and --out, as every command does.\n\n"
-      "Example:\n  kiln bench ddp --size micro --ranks 2 --bucket-mb 1,10,auto --link "
-      "latency=50us,bandwidth=1GB/s --export svg");
-  study->add_option("--form,--impl", t->forms, "naive, flat, overlap, bucketed (default all)")
-      ->type_name("NAME,...");
-  study
-      ->add_option("--bucket-mb", t->buckets,
-                   "Of bucketed, in 10^6 bytes, or auto: predicted from the link (default 1,10,100,1000)")
-      ->type_name("X,...");
-  study->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
-  study->add_option("--transport", t->transport, "threads (default), or as `kiln run` has started them")
-      ->type_name("NAME");
-  study->add_option("--wire", t->wire, "Of gradients: fp32 (default) or bf16")->type_name("NAME");
-  add_ranks_options(*study, *t);
-  study->add_option("--batch", t->batch, "Sequences of a step, all ranks together (default 2 each)")
-      ->type_name("N");
-  study->add_option("--preset", t->preset, "optimized (default) or baseline")->type_name("NAME");
-  study->add_option("--warmup", t->warmups, "Steps before the timed ones (default 3)")->type_name("N");
-  study->add_option("--steps", t->steps, "Timed steps of a round (default 10)")->type_name("N");
-  study->add_option("--rounds", t->rounds, "Forms take turns so many times (default 2)")->type_name("N");
-  study
-      ->add_option("--export", t->exports,
-                   "svg or none (default): the pair of traces as an image and for Perfetto, into OUT/ddp")
-      ->type_name("NAME");
-  study->add_option("--format", t->format, kFormatHelp)->type_name("NAME");
-  t->sweep = add_sweep_options(study);
-  return [t, study, &common] {
-    if (study->parsed()) run_bench_ddp(*t, *study, common);
-    return study->parsed();
-  };
+void add_bench_ddp(Command& bench, const CommonOptions& common) {
+  auto asked = std::make_shared<Asked>();
+  BenchDdpRequest& r = asked->request;
+  Command& c = bench.sub(
+      "ddp", "data-parallel training in four forms: step time, communication, and how much of it is hidden",
+      "kiln bench ddp --size micro --ranks 2 --bucket-mb 1,10,auto --link latency=50us,bandwidth=1GB/s "
+      "--export svg");
+  c.opt("--form,--impl", r.forms, list_form(one_of_form("--form", {"naive", "flat", "overlap", "bucketed"})),
+        "naive, flat, overlap, bucketed")
+      .value("NAME,...");
+  c.opt("--bucket-mb", r.buckets, list_form(bucket_form(0, kBestBucket)),
+        "bucket size of bucketed, in 10^6 bytes, or auto: predicted from the link")
+      .value("X,...");
+  c.opt("--ranks", r.ranks, between(1, 1024), "number of ranks");
+  c.opt("--batch", r.batch, between(1, 1 << 20), "global micro-batch size").unset("2 on each rank");
+  c.opt("--grad-comm-dtype", r.wire, kGradDTypes, "dtype of gradients in collectives: {}").was("--wire");
+  c.opt("--preset", r.preset, preset_names(), "{}");
+  c.opt("--rounds", r.rounds, between(1, 1000), "rounds of alternating measurements of the forms");
+  add_ranks_options(c, r, *asked, /*least_warmups=*/1);
+  add_ranks_page_options(c, *asked, "the pair of traces as an image and for Perfetto, into OUT/ddp");
+  c.run = [asked, &c, &common] { run_bench_ddp(*asked, c, common); };
 }
 
 }  // namespace kiln::cli

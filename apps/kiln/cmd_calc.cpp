@@ -1,224 +1,188 @@
-// kiln calc: theory of rings, buckets and sharding, with stored measurements beside it.
+// kiln calc: theory of rings, buckets and sharding, compared with stored measurements.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <memory>
 
 #include "base/error.h"
+#include "dist/launch/transports.h"
 #include "kiln/bench_options.h"
-#include "studies/calc/calc.h"
-#include "kiln/cmd.h"
-#include "kiln/cmd_bench_ranks.h"
-#include "base/parse_number.h"
+#include "kiln/cmd_calc.h"
+#include "kiln/command.h"
+#include "kiln/rank_options.h"
 #include "rows/result_log.h"
+#include "studies/calc/calc.h"
 #include "train/memory_prediction.h"
 
 namespace kiln::cli {
 namespace {
 
-using Subject = std::function<bool()>;  // answers if it was asked, and says whether it was
+constexpr const char* kBucketExample = "kiln calc bucket --s 512MB --w 10GB/s --o 20us";
 
-CLI::App* add_subject(CLI::App& app, const char* name, const char* summary, const char* example) {
-  CLI::App* subject = app.add_subcommand(name, summary);
-  subject->fallthrough();  // --json and its like belong to every command
-  subject->footer(
-      fmt::format("Nothing is measured: achieved figures are rows that a bench has stored in --out. It also "
-                  "takes --json, --seed,\n"
-                  "--device and --out, as every command does.\n\nExample:\n  {}",
-                  example));
-  return subject;
+struct Asked {
+  RingRequest ring;
+  BucketRequest bucket;
+  SavingsRequest savings;
+  ModelOptions bucket_model = {}, savings_model = {.sizes = {"xl26"}};
+  std::optional<Bytes> gradients;
+  std::optional<double> w, o;  // bytes a second, seconds
+  Precision precision = Precision::fp32;
+  PageFormat format = PageFormat::text;
+};
+
+// One number of a link, in its unit: 10GB/s, 20us.
+TextForm<std::optional<double>> link_number_form(const char* option, const char* expected,
+                                                 const char* in_a_link, double LinkModel::* field) {
+  return {[=](const std::string& text) -> std::optional<double> {
+            try {
+              return LinkModel::parse(fmt::format(fmt::runtime(in_a_link), text), option).*field;
+            } catch (const Error&) {
+              throw Error(fmt::format("{} is '{}'; expected {}", option, text, expected), kBucketExample,
+                          ErrorKind::usage);
+            }
+          },
+          [](const std::optional<double>& value) { return value ? number_text(*value) : std::string(); }};
 }
 
-void add_place(CLI::App& subject, std::string& transport, std::string& format) {
-  subject.add_option("--transport", transport, "Of the stored rows: threads (default), mpi or nccl")
-      ->type_name("NAME");
-  subject.add_option("--format", format, kFormatHelp)->type_name("NAME");
+TextForm<std::optional<Bytes>> some_bytes_form(const char* option) {
+  const TextForm<Bytes> one = bytes_form(option);
+  return {[=](const std::string& text) { return std::optional(one.read(text)); },
+          [=](const std::optional<Bytes>& b) { return b ? one.write(*b) : std::string(); }};
 }
 
-CalcPlace read_place(const std::string& transport, const CommonOptions& common) {
-  index_of("--transport", transport, {"threads", "mpi", "nccl"});
-  CalcPlace place{common.out, transport, {}};
+Command& add_subject(Command& calc, const char* name, const char* summary, const char* example) {
+  Command& c = calc.sub(name, summary, example);
+  c.note = "Nothing is measured: achieved figures are rows stored in --out by a bench.";
+  return c;
+}
+
+void add_place(Command& c, CalcPlace& place, PageFormat& format) {
+  c.opt("--transport", place.transport, transport_names(),
+        "transport of the stored rows: " + transport_list());
+  add_page_options(c, format);
+}
+
+void finish_place(CalcPlace& place, const CommonOptions& common) {
+  place.folder = common.out;
   if (common.device != "auto") place.device = common.device == "cuda" ? "cuda:0" : common.device;
-  return place;
 }
 
-// A span of it is handed on within one expression.
-std::vector<nlohmann::json> stored_in(const std::string& folder) {
+// A span of it is passed on within one expression.
+std::vector<Json> stored_in(const std::string& folder) {
   StoredResults results = read_results(folder);
-  for (const std::string& line : results.remarks) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : results.notes) fmt::print(stderr, "{}\n", line);
   return std::move(results.rows);
 }
 
-Bytes some_bytes(const std::string& text, const char* option) {
-  const Bytes b = parse_bytes(text, option);
-  if (b.value == 0)
-    throw Error(fmt::format("{} is {}; expected at least a byte", option, text), "such as 512MB",
-                ErrorKind::usage);
-  return b;
+void show(const StudyPage& page, PageFormat format) { std::fputs(written(page, format).c_str(), stdout); }
+
+void add_ring(Command& calc, const CommonOptions& common, const std::shared_ptr<Asked>& asked) {
+  RingRequest& r = asked->ring;
+  Command& c = add_subject(calc, "ring", "cost of ring collectives, also of the alternative algorithm",
+                           "kiln calc ring --bytes 100MB --ranks 2,4,8 --link latency=5us,bandwidth=50GB/s");
+  c.opt("--bytes", r.sizes, list_form(bytes_form("--bytes")), "tensor sizes")
+      .was("--size")
+      .value("BYTES,...");
+  c.opt("--ranks", r.ranks, between(2, 1 << 20), "numbers of ranks");
+  c.opt("--link", r.link, link_form(), "link between neighbouring ranks: latency=5us,bandwidth=50GB/s")
+      .value("MODEL")
+      .unset("fitted to stored rows");
+  add_place(c, r.place, asked->format);
+  c.run = [asked, &c, &common] {
+    const PageFormat format = page_format(c, asked->format, common);
+    finish_place(asked->ring.place, common);
+    show(ring_page(calc_ring(asked->ring, stored_in(common.out)), common.wide), format);
+  };
 }
 
-void one_size(const std::string& text) {
-  if (text.find(',') != std::string::npos)
-    throw Error(fmt::format("--size is '{}'; expected one", text), "kiln sizes lists them", ErrorKind::usage);
-}
-
-// In the units of a link, which has the same two numbers.
-SumCost read_cost(const std::string& w, const std::string& o) {
-  try {
-    const LinkModel both = LinkModel::parse(fmt::format("latency={},bandwidth={}", o, w), "--link");
-    return {both.bandwidth, both.latency};
-  } catch (const Error&) {
-    throw Error(fmt::format("--w is '{}' and --o is '{}'; expected a rate and a time with their units", w, o),
-                "kiln calc bucket --s 512MB --w 10GB/s --o 20us", ErrorKind::usage);
+void finish_bucket(Asked& asked) {
+  BucketRequest& r = asked.bucket;
+  const bool model = !asked.bucket_model.sizes.empty() || !asked.bucket_model.model.empty();
+  if (asked.gradients.has_value() == model)
+    throw Error(model ? "--s and a model are both given; expected one of them"
+                      : "kiln calc bucket needs --s BYTES, --size NAME or --model PATH",
+                kBucketExample, ErrorKind::usage);
+  if (asked.w.has_value() != asked.o.has_value())
+    throw Error(fmt::format("--{} is given without --{}", asked.w ? "w" : "o", asked.w ? "o" : "w"),
+                kBucketExample, ErrorKind::usage);
+  if (asked.w && r.link)
+    throw Error("--link and --w are both given; expected one of them",
+                "--w and --o are of a sum, --link of a ring's links", ErrorKind::usage);
+  if (asked.gradients) {
+    r.bytes = static_cast<double>(asked.gradients->value);
+  } else {
+    const int64_t parameters = count_params(config_of(model_of(asked.bucket_model))).total();
+    r.bytes = static_cast<double>(parameters) * static_cast<double>(size_of(policy_of(asked.precision).grad));
   }
+  if (asked.w) r.cost = SumCost{*asked.w, *asked.o};
+  std::erase(r.bucket_mb, 0);  // auto: the best one is there anyway
 }
 
-std::vector<int> read_ranks(const std::string& text) {
-  return read_list<int>(text,
-                        [](const std::string& w) { return parse_number<int>("--ranks", w, 2, 1 << 20); });
-}
-
-Subject add_ring(CLI::App& app, const CommonOptions& common) {
-  struct Texts {
-    std::string sizes = "1MB,10MB,100MB,1GB", ranks = "2,4,6", link, transport = "threads", format;
-  };
-  auto t = std::make_shared<Texts>();
-  CLI::App* subject =
-      add_subject(app, "ring", "What each way round a ring of ranks costs, the alternate one too",
-                  "kiln calc ring --size 100MB --ranks 2,4,8 --link latency=5us,bandwidth=50GB/s");
-  subject->add_option("--size", t->sizes, "Of the tensor (default 1MB,10MB,100MB,1GB)")
-      ->type_name("BYTES,...");
-  subject->add_option("--ranks", t->ranks, "How many (default 2,4,6)")->type_name("N,...");
-  subject->add_option("--link", t->link, "latency=5us,bandwidth=50GB/s (default: fitted to stored rows)")
-      ->type_name("MODEL");
-  add_place(*subject, t->transport, t->format);
-  return [=, &common] {
-    if (!subject->parsed()) return false;
-    const PageFormat format = read_format(t->format, common.json);
-    RingRequest r;
-    r.place = read_place(t->transport, common);
-    r.sizes = read_list<Bytes>(t->sizes, [](const std::string& w) { return some_bytes(w, "--size"); });
-    r.ranks = read_ranks(t->ranks);
-    if (!t->link.empty()) r.link = LinkModel::parse(t->link, "--link");
-    std::fputs(ring_page(calc_ring(r, stored_in(common.out)), format).c_str(), stdout);
-    return true;
-  };
-}
-
-Subject add_bucket(CLI::App& app, const CommonOptions& common) {
-  struct Texts {
-    std::string s, w, o, size, vocab, dtype = "fp32", ranks = "2", link, buckets = "1,10,100,1000",
-                                      transport = "threads", format;
-  };
-  auto t = std::make_shared<Texts>();
-  CLI::App* subject =
-      add_subject(app, "bucket", "How large a bucket of gradients should be, and what others cost",
-                  "kiln calc bucket --s 512MB --w 10GB/s --o 20us");
-  subject->add_option("--s", t->s, "Bytes of all gradients; or:")->type_name("BYTES");
-  subject->add_option("--size", t->size, "A model by a name of kiln sizes")->type_name("NAME");
-  subject->add_option("--vocab", t->vocab, "Its vocabulary (default as the size has it)")->type_name("N");
-  subject
-      ->add_option("--dtype,--precision", t->dtype,
-                   "Its precision: fp32 (default), bf16, autocast, pure-bf16, fp16")
-      ->type_name("NAME");
-  subject->add_option("--w", t->w, "How fast a sum goes, 10GB/s; with --o")->type_name("RATE");
-  subject->add_option("--o", t->o, "What a call costs besides, 20us; with --w")->type_name("TIME");
-  subject->add_option("--link", t->link, "Instead of both: latency=10us,bandwidth=20GB/s of a ring's links")
-      ->type_name("MODEL");
-  subject->add_option("--ranks", t->ranks, "How many (default 2)")->type_name("N");
-  subject
-      ->add_option("--bucket-mb", t->buckets,
-                   "To compare with the best, which is auto (default 1,10,100,1000)")
-      ->type_name("X,...");
-  add_place(*subject, t->transport, t->format);
-  return [=, &common] {
-    if (!subject->parsed()) return false;
-    const PageFormat format = read_format(t->format, common.json);
-    if (t->s.empty() == t->size.empty())
-      throw Error(t->s.empty() ? "kiln calc bucket needs --s BYTES or --size NAME"
-                               : "--s and --size are both given; expected one of them",
-                  "kiln calc bucket --s 512MB --w 10GB/s --o 20us", ErrorKind::usage);
-    if (t->w.empty() != t->o.empty())
-      throw Error(
-          fmt::format("--{} is given without --{}", t->w.empty() ? "o" : "w", t->w.empty() ? "w" : "o"),
-          "kiln calc bucket --s 512MB --w 10GB/s --o 20us", ErrorKind::usage);
-    if (!t->w.empty() && !t->link.empty())
-      throw Error("--link and --w are both given; expected one of them",
-                  "--w and --o are of a sum, --link of a ring's links", ErrorKind::usage);
-    BucketRequest r;
-    r.place = read_place(t->transport, common);
-    r.ranks = parse_number<int>("--ranks", t->ranks, 2, 1 << 20);
-    if (!t->s.empty()) {
-      r.bytes = static_cast<double>(some_bytes(t->s, "--s").value);
-    } else {
-      one_size(t->size);
-      const std::vector<ModelSize> sizes = read_sizes(t->size, t->vocab);
-      const PrecisionPolicy policy = policy_of(parse_precision("--dtype", t->dtype));
-      r.bytes = static_cast<double>(count_params(config_of(sizes.front())).total()) *
-                static_cast<double>(size_of(policy.grad));
-    }
-    if (!t->w.empty()) r.cost = read_cost(t->w, t->o);
-    if (!t->link.empty()) r.link = LinkModel::parse(t->link, "--link");
-    r.bucket_mb = read_list<double>(t->buckets, [](const std::string& w) {
-      return w == "auto" ? 0 : parse_number<double>("--bucket-mb", w, 1e-6, 1e9);
-    });
-    std::erase(r.bucket_mb, 0);  // the best one is there anyway
-    std::fputs(bucket_page(calc_bucket(r, stored_in(common.out)), format).c_str(), stdout);
-    return true;
+void add_bucket(Command& calc, const CommonOptions& common, const std::shared_ptr<Asked>& asked) {
+  BucketRequest& r = asked->bucket;
+  Command& c =
+      add_subject(calc, "bucket", "best size of a gradient bucket, and the cost of others", kBucketExample);
+  c.opt("--s", asked->gradients, some_bytes_form("--s"), "bytes of all gradients, instead of a model")
+      .value("BYTES");
+  add_model_options(c.options, asked->bucket_model, /*several=*/false);
+  c.opt("--precision,--dtype", asked->precision, precision_form(), "precision of the model: {}")
+      .offers(precision_names());
+  c.opt("--w", asked->w,
+        link_number_form("--w", "a rate with its unit, such as 10GB/s", "latency=0us,bandwidth={}",
+                         &LinkModel::bandwidth),
+        "bandwidth of a sum, such as 10GB/s; with --o")
+      .value("RATE");
+  c.opt("--o", asked->o,
+        link_number_form("--o", "a time with its unit, such as 20us", "latency={},bandwidth=1GB/s",
+                         &LinkModel::latency),
+        "overhead of a call, such as 20us; with --w")
+      .value("TIME");
+  c.opt("--link", r.link, link_form(),
+        "link of a ring, instead of --w and --o: latency=10us,bandwidth=20GB/s")
+      .value("MODEL");
+  c.opt("--ranks", r.ranks, between(2, 1 << 20), "number of ranks");
+  c.opt("--bucket-mb", r.bucket_mb, list_form(bucket_form(1e-6, 0)),
+        "bucket sizes to compare with the best, in 10^6 bytes; auto: only the best")
+      .value("X,...");
+  add_place(c, r.place, asked->format);
+  c.run = [asked, &c, &common] {
+    const PageFormat format = page_format(c, asked->format, common);
+    finish_place(asked->bucket.place, common);
+    finish_bucket(*asked);
+    show(bucket_page(calc_bucket(asked->bucket, stored_in(common.out)), common.wide), format);
   };
 }
 
-Subject add_savings(CLI::App& app, const CommonOptions& common) {
-  struct Texts {
-    std::string size = "xl26", vocab, dtype = "fp32", ranks = "2,4,8", batch, context, transport = "threads",
-                format;
-  };
-  auto t = std::make_shared<Texts>();
-  CLI::App* subject =
-      add_subject(app, "fsdp-savings", "What sharding all of it saves, over nothing sharded and over ZeRO-1",
-                  "kiln calc fsdp-savings --size xl26 --ranks 2,4,8 --dtype fp32");
-  subject->add_option("--size", t->size, "A model by a name of kiln sizes (default xl26)")->type_name("NAME");
-  subject->add_option("--vocab", t->vocab, "Its vocabulary (default as the size has it)")->type_name("N");
-  subject->add_option("--dtype,--precision", t->dtype, "fp32 (default), bf16, autocast, pure-bf16, fp16")
-      ->type_name("NAME");
-  subject->add_option("--ranks", t->ranks, "How many (default 2,4,8)")->type_name("N,...");
-  subject->add_option("--batch", t->batch, "Sequences on each rank (default 1)")->type_name("N");
-  subject->add_option("--ctx,--context", t->context, "Tokens of a sequence (default 128)")->type_name("N");
-  add_place(*subject, t->transport, t->format);
-  return [=, &common] {
-    if (!subject->parsed()) return false;
-    const PageFormat format = read_format(t->format, common.json);
-    SavingsRequest r;
-    r.place = read_place(t->transport, common);
-    r.ranks = read_ranks(t->ranks);
-    one_size(t->size);
-    TypedRanks typed;
-    typed.size = t->size;
-    typed.vocab = t->vocab;
-    typed.dtype = t->dtype;
-    typed.batch = t->batch;
-    typed.context = t->context;
-    read_ranks_study(typed, common, 1, r.study);
-    check_config(config_of(r.study.size));
-    std::fputs(savings_page(calc_savings(r, stored_in(common.out)), format).c_str(), stdout);
-    return true;
+void add_savings(Command& calc, const CommonOptions& common, const std::shared_ptr<Asked>& asked) {
+  SavingsRequest& r = asked->savings;
+  Command& c = add_subject(calc, "fsdp-savings", "memory saved by FSDP, against no sharding and ZeRO-1",
+                           "kiln calc fsdp-savings --size xl26 --ranks 2,4,8 --precision fp32");
+  add_model_options(c.options, asked->savings_model, /*several=*/false);
+  c.opt("--precision,--dtype", r.study.precision, precision_form(), "{}").offers(precision_names());
+  c.opt("--ranks", r.ranks, between(2, 1 << 20), "numbers of ranks");
+  add_batch_options(c, r.study);
+  c.opt("--ctx,--context", r.study.context, between(1, 1 << 24), "sequence length");
+  add_place(c, r.place, asked->format);
+  c.run = [asked, &c, &common] {
+    const PageFormat format = page_format(c, asked->format, common);
+    check_batch_options(c);
+    SavingsRequest& q = asked->savings;
+    finish_place(q.place, common);
+    q.study.size = model_of(asked->savings_model);
+    q.study.seed = common.seed;
+    show(savings_page(calc_savings(q, stored_in(common.out)), common.wide), format);
   };
 }
 
 }  // namespace
 
-CommandBody add_calc(CLI::App& app, const CommonOptions& common) {
-  app.require_subcommand(0, 1);
-  const std::vector<Subject> subjects = {add_ring(app, common), add_bucket(app, common),
-                                         add_savings(app, common)};
-  return [subjects] {
-    if (!std::any_of(subjects.begin(), subjects.end(), [](const auto& subject) { return subject(); }))
-      throw Error("kiln calc needs the name of a subject: ring, bucket or fsdp-savings",
-                  "see `kiln calc --help`", ErrorKind::usage);
-  };
+void add_calc(Command& command, const CommonOptions& common) {
+  const auto asked = std::make_shared<Asked>();
+  command.needs = "the name of a subject";
+  add_calc_theory(command, common);
+  add_ring(command, common, asked);
+  add_bucket(command, common, asked);
+  add_savings(command, common, asked);
 }
 
 }  // namespace kiln::cli

@@ -1,227 +1,36 @@
-// kiln doctor: what this machine offers, what is amiss, and what to do about it.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <cstdint>
+// kiln doctor: what this machine offers, its problems, and what to do about them.
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 
-#include "base/build_info.h"
-#include "kiln/cmd.h"
-#include "studies/doctor/collectives.h"
-#include "studies/doctor/facts.h"
 #include "device/require_gpu.h"
+#include "kiln/command.h"
+#include "studies/doctor/collectives.h"
+#include "studies/doctor/render.h"
 
 namespace kiln::cli {
 namespace {
 
-using nlohmann::ordered_json;
+struct Asked {
+  bool quick = false, collectives = false;
+};
 
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-ordered_json rate_json(const Ceiling& c) {
-  return {{"one_thread", c.one / 1e9}, {"all_threads", c.all / 1e9}};
-}
-
-// GB/s and GFLOP/s.
-ordered_json ceilings_json(const DoctorFacts& facts) {
-  const CpuCeilings& c = *facts.ceilings;
-  ordered_json page = {{"threads", c.threads}, {"copy_gb_per_s", rate_json(c.copy)}};
-  ordered_json& rates = page["gflop_per_s"];
-  for (const CpuCeilings::Fma& f : c.fma) rates[fmt::format("fma_{}", name_of(f.isa))] = rate_json(f.flops);
-  if (c.bf16_dot) rates["bf16_dot"] = rate_json(*c.bf16_dot);
-  if (c.amx) rates["amx_bf16"] = rate_json(*c.amx);
-  for (const MeasuredGemm& g : facts.gemms) {
-    page["gemm_gflop_per_s"][std::string(name_of(g.dtype))] = {
-        {"variant", g.variant},
-        {"size", 512},
-        {"rate", g.flops_per_second / 1e9},
-        {"of_ceiling", g.flops_per_second / c.flops_for(g.dtype, facts.isa).all}};
-  }
-  page["seconds"] = c.seconds;
-  return page;
-}
-
-const DeviceCeilings* ceilings_of(const DoctorFacts& facts, const GpuInfo& gpu) {
-  for (const DoctorFacts::MeasuredGpu& m : facts.gpu_ceilings) {
-    if (m.index == gpu.index && m.failed.empty()) return &m.ceilings;
-  }
-  return nullptr;
-}
-
-ordered_json gpu_ceilings_json(const DeviceCeilings* c) {
-  if (c == nullptr) return nullptr;
-  ordered_json products = ordered_json::object();
-  for (const ProductCeiling& p : c->products) {
-    products[std::string(name_of(p.dtype))] = {
-        {"variant", p.variant}, {"size", p.size}, {"rate", p.flops_per_second / 1e9}};
-  }
-  return {{"copy_gb_per_s", c->copy / 1e9}, {"gemm_gflop_per_s", products}, {"seconds", c->seconds}};
-}
-
-ordered_json to_json(const DoctorFacts& facts) {
-  const BuildInfo& build = build_info();
-  const HostLimits& limits = facts.limits;
-  ordered_json features;
-  for (const auto& [name, present] : named_features(facts.features)) features[std::string(name)] = present;
-  ordered_json gpus = ordered_json::array();
-  for (const GpuInfo& gpu : facts.gpus) {
-    gpus.push_back({{"index", gpu.index},
-                    {"name", gpu.name},
-                    {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
-                    {"sm_count", gpu.sm_count},
-                    {"l2_bytes", gpu.l2_bytes},
-                    {"total_bytes", gpu.total_bytes},
-                    {"free_bytes", gpu.free_bytes},
-                    {"driver_version", gpu.driver_version},
-                    {"runtime_version", gpu.runtime_version},
-                    {"ceilings", gpu_ceilings_json(ceilings_of(facts, gpu))}});
-  }
-  ordered_json parts = ordered_json::array();
-  for (const Part& part : facts.parts) {
-    parts.push_back({{"name", part.name},
-                     {"built_in", part.built_in},
-                     {"detail", part.built_in ? part.detail : ""},
-                     {"without_it", part.without}});
-  }
-  ordered_json problems = ordered_json::array();
-  for (const Problem& problem : facts.problems) {
-    problems.push_back({{"problem", problem.what}, {"remedy", problem.remedy}});
-  }
-  ordered_json measured = nullptr;
-  if (facts.ceilings) measured = ceilings_json(facts);
-  return {{"kiln",
-           {{"version", build.version},
-            {"build_id", build.build_id},
-            {"build_type", build.build_type},
-            {"compiler", build.compiler},
-            {"sanitizers", build.sanitizers}}},
-          {"cpu",
-           {{"model", facts.cpu_model},
-            {"features", features},
-            {"isa", name_of(facts.isa)},
-            {"isa_forced", facts.isa_forced.empty() ? ordered_json(nullptr) : ordered_json(facts.isa_forced)},
-            {"cpus_online", limits.cpus_online},
-            {"cpus_allowed", limits.cpus_allowed},
-            {"cgroup_cpus", or_null(limits.cgroup_cpus)},
-            {"cpus_usable", limits.cpus_usable}}},
-          {"memory",
-           {{"total_bytes", limits.memory_total},
-            {"available_bytes", limits.memory_available},
-            {"cgroup_limit_bytes", or_null(limits.cgroup_memory)}}},
-          {"ceilings", measured},
-          {"gpus", gpus},
-          {"why_no_gpu", facts.gpus.empty() ? ordered_json(facts.why_no_gpu) : ordered_json(nullptr)},
-          {"libraries", parts},
-          {"transports", facts.transports},
-          {"problems", problems}};
-}
-
-std::string gib(std::uint64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
-}
-
-std::string cpu_lines(const DoctorFacts& facts) {
-  const HostLimits& limits = facts.limits;
-  std::string isa;
-  for (const auto& [name, present] : named_features(facts.features)) {
-    if (present) isa += fmt::format(" {}", name);
-  }
-  std::string text = fmt::format("cpu      {}\n", facts.cpu_model);
-  text += fmt::format("isa     {}\n", isa.empty() ? " none of those we use" : isa);
-  text += fmt::format("kernels  {}{}\n", name_of(facts.isa),
-                      facts.isa_forced.empty() ? "" : fmt::format(" (KILN_CPU_ISA={})", facts.isa_forced));
-  text += fmt::format("cores    {} usable ({} online, {} allowed by affinity", limits.cpus_usable,
-                      limits.cpus_online, limits.cpus_allowed);
-  text +=
-      limits.cgroup_cpus ? fmt::format(", {:g} by cgroup)\n", *limits.cgroup_cpus) : ", no cgroup limit)\n";
-  text += fmt::format("memory   {}, {} available", gib(limits.memory_total), gib(limits.memory_available));
-  text += limits.cgroup_memory ? fmt::format(", cgroup limit {}\n", gib(*limits.cgroup_memory)) : "\n";
-  return text;
-}
-
-std::string rate(double per_second) {
-  const double g = per_second / 1e9;
-  return g >= 100 ? fmt::format("{:.0f}", g) : fmt::format("{:.1f}", g);
-}
-
-std::string ceiling_lines(const DoctorFacts& facts) {
-  const CpuCeilings& c = *facts.ceilings;
-  auto line = [&](std::string_view name, const Ceiling& r, std::string_view unit) {
-    return fmt::format("{:<9}{} {} with one thread, {} with {}\n", name, rate(r.one), unit, rate(r.all),
-                       c.threads);
-  };
-  std::string text = line("copy", c.copy, "GB/s (read + write)");
-  for (const CpuCeilings::Fma& f : c.fma)
-    text += line("fma", f.flops, fmt::format("GFLOP/s fp32 {}", name_of(f.isa)));
-  if (c.bf16_dot) text += line("dot", *c.bf16_dot, "GFLOP/s bf16");
-  if (c.amx) text += line("amx", *c.amx, "GFLOP/s bf16");
-  for (const MeasuredGemm& g : facts.gemms) {
-    text += fmt::format("gemm     {} GFLOP/s {}, 512 x 512 x 512 by `{}`: {:.0f} % of the above\n",
-                        rate(g.flops_per_second), name_of(g.dtype), g.variant,
-                        100 * g.flops_per_second / c.flops_for(g.dtype, facts.isa).all);
-  }
-  return text;
-}
-
-std::string gpu_ceiling_lines(const DeviceCeilings& c) {
-  std::string text = fmt::format("  copy   {} GB/s (read + write)\n", rate(c.copy));
-  for (const ProductCeiling& p : c.products)
-    text += fmt::format("  gemm   {:.1f} TFLOP/s {}, {} x {} x {} by `{}`\n", p.flops_per_second / 1e12,
-                        name_of(p.dtype), p.size, p.size, p.size, p.variant);
-  return text;
-}
-
-std::string to_text(const DoctorFacts& facts) {
-  const BuildInfo& build = build_info();
-  std::string text = fmt::format("kiln     {} ({}, {}, {})\n", build.version, build.build_id,
-                                 build.build_type, build.compiler);
-  text += cpu_lines(facts);
-  if (facts.ceilings) text += ceiling_lines(facts);
-  for (const GpuInfo& gpu : facts.gpus) {
-    text += fmt::format("cuda:{}   {}, sm_{}{}, {} SMs, {} of {} free\n", gpu.index, gpu.name, gpu.major,
-                        gpu.minor, gpu.sm_count, gib(gpu.free_bytes), gib(gpu.total_bytes));
-    if (const DeviceCeilings* c = ceilings_of(facts, gpu)) text += gpu_ceiling_lines(*c);
-  }
-  if (facts.gpus.empty()) text += fmt::format("gpu      none: {}\n", facts.why_no_gpu);
-  for (const Part& part : facts.parts) {
-    text += part.built_in ? fmt::format("{:<9}built in ({})\n", part.name, part.detail)
-                          : fmt::format("{:<9}left out: {}\n", part.name, part.without);
-  }
-  text += fmt::format("ranks    {}: transports of `kiln run` here\n", fmt::join(facts.transports, ", "));
-  for (const Problem& problem : facts.problems) {
-    text += fmt::format("\nproblem  {}\nremedy   {}\n", problem.what, problem.remedy);
-  }
-  if (facts.problems.empty()) text += "\nnothing is amiss\n";
-  return text;
-}
-
-void run_doctor(const CommonOptions& common, bool quick) {
-  const DoctorFacts facts = examine_machine(!quick);
-  const std::string text =
-      common.json ? to_json(facts).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n"
-                  : to_text(facts);
+void run_doctor(const Asked& asked, const CommonOptions& common) {
+  if (asked.collectives) return run_doctor_collectives(common.device, common.seed, common.json);
+  const DoctorFacts facts = examine_machine(!asked.quick);
+  const std::string text = common.json ? facts_json(facts).dump(2) + "\n" : facts_text(facts);
   std::fputs(text.c_str(), stdout);
-  // `--device cuda` asks whether that GPU is there: the report comes first, the verdict is the exit status.
+  // `--device cuda` asks whether that GPU is there: the report comes first, the answer is the exit status.
   require_gpu(common.device, facts.gpus, facts.why_no_gpu);
 }
 
 }  // namespace
 
-CommandBody add_doctor(CLI::App& app, const CommonOptions& common) {
-  auto quick = std::make_shared<bool>(false), collectives = std::make_shared<bool>(false);
-  app.add_flag("--quick", *quick, "Measure nothing: skips the copy, multiply-add and product rates");
-  app.add_flag("--collectives", *collectives,
-               "Checks every collective between the ranks that `kiln run` has started, and nothing else");
-  return [quick, collectives, &common] {
-    if (*collectives) return run_doctor_collectives(common);
-    run_doctor(common, *quick);
-  };
+void add_doctor(Command& c, const CommonOptions& common) {
+  auto asked = std::make_shared<Asked>();
+  c.opt("--quick", asked->quick, "no measurement of copy, FMA and GEMM rates");
+  c.opt("--collectives", asked->collectives,
+        "only check every collective between the ranks started by `kiln run`");
+  c.run = [asked, &common] { run_doctor(*asked, common); };
 }
 
 }  // namespace kiln::cli

@@ -2,62 +2,45 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/nearest_name.h"
 #include "device/device.h"
-#include "kiln/cmd.h"
+#include "kiln/command.h"
+#include "kiln/options.h"
 
 namespace kiln::cli {
 namespace {
-
-// The option text is kept apart from the options themselves: CLI11's own conversions answer a wrong value
-// without saying what was expected.
-struct ParsedCommand {
-  explicit ParsedCommand(const Command& command)
-      : app(std::string(command.summary), fmt::format("kiln {}", command.name)) {}
-
-  CLI::App app;
-  CommonOptions common;
-  std::string seed = "0";
-  CommandBody body;
-};
 
 [[noreturn]] void throw_usage(const std::string& what, std::string hint = {}) {
   throw Error(what, std::move(hint), ErrorKind::usage);
 }
 
-// "; did you mean 'x'?" or nothing.
-std::string suggestion(std::string_view wanted, const std::vector<std::string>& names) {
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  const std::string near = nearest_name(wanted, views);
-  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
-}
-
-// A suggestion says all there is to say; without one, point at the help.
 [[noreturn]] void throw_unknown(std::string_view what, std::string_view seen,
-                                const std::vector<std::string>& names, std::string_view help_command) {
-  const std::string near = suggestion(seen, names);
-  throw_usage(fmt::format("{} '{}'{}", what, seen, near),
-              near.empty() ? fmt::format("see `{} --help`", help_command) : "");
+                                const std::vector<std::string_view>& names) {
+  const std::string near = nearest_name(seen, names);
+  throw_usage(
+      fmt::format("{} '{}'{}", what, seen, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+      near.empty() ? "see `kiln --help`" : "");
 }
 
 std::string program_help() {
   std::string text =
       "kiln trains LLaMA-style transformers and shows why it is fast.\n\nUsage: kiln COMMAND [options]\n\n"
       "Commands:\n";
-  for (const Command& c : commands()) text += fmt::format("  {:<12}{}\n", c.name, c.summary);
+  for (const CommandEntry& c : commands())
+    if (!c.hidden) text += fmt::format("  {:<12}{}\n", c.name, c.summary);
   text +=
-      "\nEvery command takes --json, --seed N, --device cpu|cuda|cuda:N|meta|meta:cuda|auto, --out DIR and "
-      "--help.\n"
-      "Commands that measure take --study 2025|2026: their own sweeps of kiln study.\n"
+      "\nEvery command takes --json, --wide, --seed N, --device cpu|cuda|cuda:N|meta|meta:cuda|auto, --out "
+      "DIR,\n"
+      "--config FILE and --help. Commands that measure take --study 2025|2026: their own sweeps of kiln "
+      "study.\n"
       "Exit status: 0 done, 1 failed, 2 wrong usage, 3 not available on this machine.\n\n"
       "Example:\n  kiln doctor\n";
   return text;
@@ -70,18 +53,31 @@ std::string version_text() {
                      b.sanitizers);
 }
 
-void add_common_options(ParsedCommand& c) {
-  c.app.add_flag("--json", c.common.json, "One JSON document on stdout; everything else on stderr");
-  c.app.add_option("--seed", c.seed, "Seed of all random numbers (default 0)")->type_name("N");
-  c.app.add_option("--device", c.common.device, "cpu, cuda, cuda:N, meta, meta:cuda or auto (default auto)")
-      ->type_name("NAME");
-  c.app.add_option("--out", c.common.out, "Folder for results (default runs)")->type_name("DIR");
+TextForm<std::uint64_t> seed_form() {
+  return {[](const std::string& text) { return parse_seed(text); },
+          [](const std::uint64_t& seed) { return fmt::format("{}", seed); }};
 }
 
-// The innermost subcommand that was given: its options are the ones the user meant.
-const CLI::App& innermost(const CLI::App& app) {
-  const auto given = app.get_subcommands();
-  return given.empty() ? app : innermost(*given.back());
+TextForm<std::string> device_form() {
+  return {[](const std::string& text) {
+            std::string name = text;
+            if (name == "gpu" || name.starts_with("gpu:")) name.replace(0, 3, "cuda");
+            check_device_name(name);
+            return name;
+          },
+          [](const std::string& name) { return name; }};
+}
+
+void add_common_options(Options& o, CommonOptions& c) {
+  o.opt("--json", c.json, "one JSON document on stdout, everything else on stderr").not_in_config();
+  o.opt("--wide", c.wide, "every column of a table").not_in_config();
+  o.opt("--seed", c.seed, seed_form(), "seed of all random numbers").value("N");
+  o.opt("--device", c.device, device_form(), "cpu, cuda, cuda:N, meta, meta:cuda or auto")
+      .offers(one_of({"cpu", "cuda", "meta", "meta:cuda", "auto"}));
+  o.opt("--out", c.out, "folder for results").value("DIR");
+  o.opt("--config", c.config, "read options from a JSON file; those typed here win")
+      .value("FILE")
+      .not_in_config();
 }
 
 // `kiln bench step --study 2025 --scale tiny` is `kiln study 2025 --command 'bench step' --scale tiny`;
@@ -105,8 +101,8 @@ std::vector<std::string> turned_into_study(std::span<const std::string> args) {
   return turned;
 }
 
-// `kiln run ... -- COMMAND ...`: what follows the dashes is another command's, so CLI11 gets it word by word
-// as values of an option of its own.
+// `kiln run ... -- COMMAND ...`: what follows the dashes is another command's, so it is read word by word as
+// values of a separate option.
 std::vector<std::string> with_words_after_dashes(std::span<const std::string> args) {
   const auto dashes = std::find(args.begin(), args.end(), "--");
   std::vector<std::string> all(args.begin(), dashes);
@@ -116,70 +112,46 @@ std::vector<std::string> with_words_after_dashes(std::span<const std::string> ar
   return all;
 }
 
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-  }
-  return names;
+// `kiln --device cuda train`: an option every command has, in a place where none has it.
+void throw_if_after_command(const std::string& typed) {
+  CommonOptions fields;
+  Options common;
+  add_common_options(common, fields);
+  const std::string name = typed.substr(0, typed.find('='));
+  if (common.find(name) != nullptr)
+    throw_usage(fmt::format("{} is before the command", name),
+                fmt::format("options follow it: kiln COMMAND {} ...", name));
 }
 
-// "kiln tune attention": as it was called.
-std::string full_name(const CLI::App& app) {
-  const auto given = app.get_subcommands();
-  return given.empty() ? app.get_name() : fmt::format("{} {}", app.get_name(), full_name(*given.back()));
-}
-
-// Says what is wrong with the first argument nobody wanted, if there is one.
-void reject_leftover(const CLI::App& app) {
-  std::vector<std::string> left = app.remaining(true);
-  std::erase(left, "--");
-  if (left.empty()) return;
-  const CLI::App& inner = innermost(app);
-  const std::string seen = left.front().substr(0, left.front().find('='));
-  std::vector<std::string> options = option_names(inner);
-  if (&inner != &app) {  // the common options work there too
-    for (std::string& name : option_names(app)) options.push_back(std::move(name));
-  }
-  const bool known =
-      std::find(options.begin(), options.end(), seen) != options.end();  // it stood behind "--"
-  if (seen.size() > 1 && seen.front() == '-' && !known) {
-    throw_unknown("unknown option", seen, options, full_name(app));
-  }
-  std::vector<std::string> names;
-  for (const CLI::App* sub : inner.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(sub->get_name());
-  }
-  throw_unknown("unexpected argument", left.front(), names, full_name(app));
-}
-
-Request parse_command(const Command& command, std::span<const std::string> args) {
-  auto parsed = std::make_shared<ParsedCommand>(command);
-  CLI::App& app = parsed->app;
-  app.footer(fmt::format("Example:\n  {}", command.example));
-  app.allow_extras();  // so that we, not CLI11, word the complaint about them
-  add_common_options(*parsed);
-  parsed->body = command.add(app, parsed->common);
-  try {
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 wants the last one first
-  } catch (const CLI::CallForHelp&) {
-    return {.text = app.help(), .run = nullptr};
-  } catch (const CLI::CallForAllHelp&) {
-    return {.text = app.help("", CLI::AppFormatMode::All), .run = nullptr};
-  } catch (const CLI::ParseError& error) {
-    reject_leftover(app);  // a mistyped option is the likelier cause of a required one being absent
-    throw_usage(error.what(), fmt::format("see `{} --help`", full_name(app)));
-  }
-  reject_leftover(app);
-  parsed->common.seed = parse_seed(parsed->seed);
-  check_device_name(parsed->common.device);
-  parsed->common.out_given = app.count("--out") > 0;
-  if (parsed->common.out.empty()) throw_usage("--out is empty; expected a folder");
-  return {.text = {}, .run = [parsed] { parsed->body(); }};
+Request parse_command(const CommandEntry& entry, std::span<const std::string> args) {
+  auto parsed = std::make_shared<DeclaredCommand>(entry);
+  CommonOptions& common = parsed->common;
+  const ParsedArguments given = parse_arguments(parsed->command, parsed->common_options, args);
+  if (!given.help.empty()) return {.text = given.help, .run = nullptr};
+  common.out_given = !parsed->common_options.find("--out")->given().empty();
+  if (common.out.empty()) throw_usage("--out is empty; expected a folder");
+  const Command& chosen = *given.chosen;
+  return {.text = {}, .run = [parsed, &chosen] { chosen.run(); }};
 }
 
 }  // namespace
+
+DeclaredCommand::DeclaredCommand(const CommandEntry& entry)
+    : command(std::string(entry.name), std::string(entry.summary), std::string(entry.example)),
+      hidden(entry.hidden) {
+  add_common_options(common_options, common);
+  // A command line may be read several times (a sweep's cells); what is old in it is reported once.
+  command.options.tell_old_name = [this](const std::string& line) {
+    if (told.insert(line).second) fmt::print(stderr, "kiln: warning: {}\n", line);
+  };
+  entry.add(command, common);
+}
+
+std::list<DeclaredCommand> declared_commands() {
+  std::list<DeclaredCommand> all;
+  for (const CommandEntry& entry : commands()) all.emplace_back(entry);
+  return all;
+}
 
 std::uint64_t parse_seed(std::string_view text) {
   std::uint64_t value = 0;
@@ -195,27 +167,31 @@ void check_device_name(std::string_view text) {
 }
 
 Request parse_command_line(std::span<const std::string> args) {
-  if (args.empty()) throw_usage("no command given", "`kiln --help` lists the commands");
+  // Who types the bare name asks what there is: an answer, not a mistake, as `kiln --help` is.
+  if (args.empty()) return {.text = program_help(), .run = nullptr};
   const std::string& first = args.front();
-  if (first == "help" && args.size() > 1) {  // kiln help ops = kiln ops --help
-    const std::vector<std::string> turned = {args[1], "--help"};
+  if (first == "help" && args.size() > 1) {  // kiln help bench op = kiln bench op --help
+    std::vector<std::string> turned(args.begin() + 1, args.end());
+    turned.emplace_back("--help");
     return parse_command_line(turned);
   }
   if (first == "--help" || first == "-h" || first == "help") return {.text = program_help(), .run = nullptr};
-  if (first == "--version") return {.text = version_text(), .run = nullptr};
+  if (first == "--version" || first == "-V" || first == "version")
+    return {.text = version_text(), .run = nullptr};
 
   const std::vector<std::string> turned = turned_into_study(args);
   if (first != "study" && !turned.empty()) return parse_command_line(turned);
 
-  std::vector<std::string> names;
-  for (const Command& command : commands()) {
-    if (command.name == first && first == "run")
-      return parse_command(command, with_words_after_dashes(args.subspan(1)));
-    if (command.name == first) return parse_command(command, args.subspan(1));
-    names.emplace_back(command.name);
+  std::vector<std::string_view> names;
+  for (const CommandEntry& entry : commands()) {
+    if (entry.name == first && first == "run")
+      return parse_command(entry, with_words_after_dashes(args.subspan(1)));
+    if (entry.name == first) return parse_command(entry, args.subspan(1));
+    names.push_back(entry.name);
   }
-  if (first.starts_with('-')) throw_unknown("unknown option", first, {"--help", "--version"}, "kiln");
-  throw_unknown("unknown command", first, names, "kiln");
+  if (first.starts_with('-')) throw_if_after_command(first);
+  if (first.starts_with('-')) throw_unknown("unknown option", first, {"--help", "--version"});
+  throw_unknown("unknown command", first, names);
 }
 
 }  // namespace kiln::cli

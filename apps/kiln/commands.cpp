@@ -1,48 +1,63 @@
-// The list of commands, in the order `kiln --help` shows them.
-#include "kiln/cmd.h"
+// The list of commands, in the order `kiln --help` shows them. Each is defined in its cmd_<name>.cpp.
+#include "kiln/command.h"
 
 namespace kiln::cli {
 
-std::span<const Command> commands() {
-  static constexpr Command kCommands[] = {
-      {"doctor", "what this machine offers: CPU, memory, GPUs, and what is amiss", "kiln doctor --json",
+using Add = void(Command& command, const CommonOptions& common);
+Add add_ablate, add_bench, add_calc, add_completions, add_convert, add_doctor, add_eval, add_man, add_memory,
+    add_ops, add_precision, add_profile, add_report, add_residuals, add_run, add_sample, add_sizes, add_study,
+    add_tokenize, add_train, add_tune;
+
+std::span<const CommandEntry> commands() {
+  static constexpr CommandEntry kCommands[] = {
+      {"doctor", "what this machine offers: CPU, memory, GPUs, and problems", "kiln doctor --json",
        add_doctor},
-      {"ops", "every op, its variants, where they run and why one cannot run here",
+      {"ops", "every op, its variants, where they run, and why one cannot run here",
        "kiln ops attention rms_norm --device cpu", add_ops},
       {"sizes", "the models known by name: parameters, memory and FLOPs of each", "kiln sizes small 2.7b",
        add_sizes},
       {"train", "text to a trained model", "kiln train --text README.md --size nano --steps 60", add_train},
-      {"sample", "a model goes on with a text",
+      {"sample", "generates text from a prompt",
        "kiln sample --checkpoint runs/README-nano --prompt 'Once upon a time' --temperature 0.8 --top-p 0.95",
        add_sample},
-      {"eval", "how well a model predicts a text: loss, perplexity, bits per byte",
+      {"eval", "loss, perplexity and bits per byte of a model on a text",
        "kiln eval --checkpoint runs/README-nano --text README.md --json", add_eval},
       {"bench", "timed studies: op, step, warmup, attention, flash, allreduce, ddp, zero, fsdp, leaderboard",
        "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16", add_bench},
-      {"study", "all sweeps of the 2025 or 2026 course, one after another, into one folder",
-       "kiln study 2025 --scale tiny", add_study},
-      {"profile", "where a training step goes: ranges, kernels, launches, and a timeline",
+      {"study", "all sweeps of the 2025 or 2026 course, into one folder", "kiln study 2025 --scale tiny",
+       add_study},
+      {"profile", "where a training step's time goes: ranges, kernels, launches, and a timeline",
        "kiln profile --size small --batch 1 --ctx 128 --json", add_profile},
-      {"memory", "what holds the memory of a step, and when; scaling, recompute-sweep",
+      {"memory", "memory of a step by purpose, over time; scaling, recompute-sweep",
        "kiln memory --size small --ctx 512 --dtype fp32,bf16 --device meta", add_memory},
-      {"residuals", "what forward keeps for backward: of an op, variant by variant, or of a block",
+      {"residuals", "tensors saved for backward: by an op's variants, or by a block",
        "kiln residuals --op rms_norm --shape 4,512,2560", add_residuals},
-      {"precision", "what number formats do: accumulate, toymodel, layernorm, accumulation",
+      {"precision", "effects of number formats: accumulate, toymodel, layernorm, accumulation",
        "kiln precision accumulate", add_precision},
-      {"ablate", "the optimizations one by one and together, each behind a quality gate",
+      {"ablate", "the optimizations one by one and combined, each behind a quality gate",
        "kiln ablate --quick", add_ablate},
-      {"report", "stored rows to report.md, with tables and pictures", "kiln report --out runs", add_report},
+      {"report", "stored rows to report.md, with tables and charts", "kiln report --out runs", add_report},
       {"run", "a command on several ranks: processes (MPI, NCCL) or threads of this machine",
        "kiln run --nproc 4 -- doctor --collectives", add_run},
-      {"calc", "what theory says, beside what was measured: ring, bucket, fsdp-savings",
+      {"calc", "theory against measurement: ring, bucket, fsdp-savings",
        "kiln calc bucket --s 512MB --w 10GB/s --o 20us", add_calc},
-      {"tune", "measures algorithms of matrix products, or tiles of attention, and keeps the fastest",
-       "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --dtype bf16 --device cuda",
+      {"tune", "measures GEMM algorithms, or attention's tiles, and keeps the fastest",
+       "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --precision bf16 --device cuda",
        add_tune},
-      {"tokenize", "text to token shards; trains a BPE where asked to",
+      {"tokenize", "text to token shards; trains a BPE on request",
        "kiln tokenize --text docs --train-bpe 4096 --out runs/docs", add_tokenize},
       {"convert", "a Hugging Face model folder to another: dtype, shards; or a fresh model",
        "kiln convert --from runs/README-nano --to runs/nano-bf16 --dtype bf16", add_convert},
+      {.name = "completions",
+       .summary = "shell completions, generated from the commands' declarations",
+       .example = "kiln completions bash > ~/.local/share/bash-completion/completions/kiln",
+       .add = add_completions,
+       .hidden = true},
+      {.name = "man",
+       .summary = "the manual page, generated from the commands' declarations",
+       .example = "kiln man | man -l -",
+       .add = add_man,
+       .hidden = true},
   };
   return kCommands;
 }

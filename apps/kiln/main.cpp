@@ -8,18 +8,19 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kiln/command_line.h"
 #include "base/one_line.h"
-#include "kiln/rank_process.h"
+#include "dist/launch/rank_process.h"
+#include "kiln/command_line.h"
+#include "kiln/console/out_of_memory.h"
 
 namespace {
 
 enum ExitStatus : int { done = 0, failed = 1, wrong_usage = 2, not_available = 3 };
 
 void print_problem(std::string_view what, std::string_view hint = {}) {
-  const std::string problem = kiln::cli::one_line(what);
+  const std::string problem = kiln::one_line(what), advice = kiln::one_line(hint);  // all of it, or none
   std::fprintf(stderr, "kiln: %s\n", problem.c_str());
-  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", kiln::cli::one_line(hint).c_str());
+  if (!hint.empty()) std::fprintf(stderr, "hint: %s\n", advice.c_str());
 }
 
 ExitStatus status_of(kiln::ErrorKind kind) {
@@ -55,24 +56,33 @@ void run_or_throw(const std::vector<std::string>& args) {
     flush_output();
   } catch (const kiln::Error&) {
     throw;
-  } catch (const std::bad_alloc&) {
-    throw kiln::Error("out of memory on the host");
+  } catch (const std::bad_alloc& error) {
+    throw kiln::Error(kiln::words_of(error));
   } catch (const std::exception& error) {
     throw kiln::Error(std::string("internal error: ") + error.what());
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::unique_ptr<kiln::cli::RankProcess> rank;  // a rank's errors are told by its launcher
+ExitStatus run_and_report(int argc, char** argv) {
+  std::unique_ptr<kiln::RankProcess> rank;  // a rank's errors are reported by its launcher
   try {
-    rank = std::make_unique<kiln::cli::RankProcess>();
+    rank = std::make_unique<kiln::RankProcess>();
     run_or_throw({argv + (argc > 0 ? 1 : 0), argv + argc});
     return done;
   } catch (const kiln::Error& error) {
     std::fflush(stdout);
     if (!rank || !rank->report(error)) print_problem(error.what(), error.hint());
     return status_of(error.kind());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_and_report(argc, argv);
+  } catch (const std::bad_alloc&) {  // no memory for the error itself, or for its words
+    kiln::cli::say_out_of_memory();
+    return failed;
   }
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -13,42 +12,27 @@
 #include "base/build_info.h"
 #include "base/child_process.h"
 #include "base/error.h"
+#include "base/folder.h"
 #include "base/nearest_name.h"
-#include "kiln/bench_charts.h"
-#include "kiln/bench_options.h"
-#include "studies/place.h"
-#include "kiln/command_line.h"
 #include "base/one_line.h"
-#include "base/parse_number.h"
 #include "device/require_gpu.h"
+#include "kiln/command_line.h"
+#include "kiln/console/bench_progress.h"
 #include "kiln/console/stop_on_signals.h"
-#include "studies/sweep/sweep.h"
-#include "kiln/sweep_pages.h"
 #include "rows/result_log.h"
+#include "studies/chart_export.h"
+#include "studies/place.h"
+#include "studies/sweep/render.h"
+#include "studies/sweep/sweep.h"
 
 namespace kiln::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What a cell does not inherit: the sweep itself, how its page is written, where its rows go.
-bool belongs_to_the_sweep(const std::string& name) {
-  constexpr std::array kOwn = {"grid", "cell-timeout", "fresh", "dry-run", "format", "export", "help"};
-  return std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
-}
-
-std::string long_name(const CLI::Option& option) {
-  return option.get_lnames().empty() ? std::string() : option.get_lnames().front();
-}
-
-bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
-
-const CLI::Option* find_option(const CLI::App& command, const std::string& key) {
-  for (const CLI::Option* option : command.get_options()) {
-    const auto& names = option->get_lnames();
-    if (std::find(names.begin(), names.end(), key) != names.end() &&
-        !belongs_to_the_sweep(long_name(*option)))
-      return option;
+const SweptOption* find_option(const SweptCommand& command, const std::string& key) {
+  for (const SweptOption& option : command.options) {
+    if (std::find(option.names.begin(), option.names.end(), key) != option.names.end()) return &option;
   }
   return nullptr;
 }
@@ -59,16 +43,14 @@ bool read_switch(const std::string& key, const std::string& value) {
   throw Error(fmt::format("--grid {} is '{}'; expected on or off", key, value), {}, ErrorKind::usage);
 }
 
-void check_keys(const CLI::App& command, const std::vector<GridAxis>& axes,
+void check_keys(const SweptCommand& command, const std::vector<GridAxis>& axes,
                 const std::vector<std::string>& sizes) {
   for (const GridAxis& axis : axes) {
     if (std::find(sizes.begin(), sizes.end(), axis.key) != sizes.end()) continue;
-    const CLI::Option* option = find_option(command, axis.key);
+    const SweptOption* option = find_option(command, axis.key);
     if (option == nullptr) {
       std::vector<std::string> names = sizes;
-      for (const CLI::Option* o : command.get_options()) {
-        if (!long_name(*o).empty() && !belongs_to_the_sweep(long_name(*o))) names.push_back(long_name(*o));
-      }
+      for (const SweptOption& o : command.options) names.push_back(o.names.front());
       const std::vector<std::string_view> views(names.begin(), names.end());
       const std::string near = nearest_name(axis.key, views);
       throw Error(fmt::format("--grid has the key '{}', which is no option of this command", axis.key),
@@ -76,7 +58,7 @@ void check_keys(const CLI::App& command, const std::vector<GridAxis>& axes,
                                : fmt::format("did you mean '{}'?", near),
                   ErrorKind::usage);
     }
-    if (option->count() > 0)
+    if (option->given)
       throw Error(fmt::format("{} is in --grid and given as --{} too", axis.key, axis.key), {},
                   ErrorKind::usage);
   }
@@ -96,10 +78,7 @@ class CellFolder {
         fs::create_symlink(fs::absolute(entry.path()), path_ / entry.path().filename(), ignored);
     }
   }
-  ~CellFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
+  ~CellFolder() { remove_tree(path_.native()); }
   CellFolder(const CellFolder&) = delete;
   CellFolder& operator=(const CellFolder&) = delete;
   std::string path() const { return path_.string(); }
@@ -108,11 +87,11 @@ class CellFolder {
   fs::path path_;
 };
 
-CellRun run_cell(const std::vector<std::string>& words, const std::string& out, double timeout,
+CellRun run_cell(const std::vector<std::string>& args, const std::string& out, double timeout,
                  const std::function<bool()>& stop) {
   const CellFolder folder(out);
   std::vector<std::string> all = {kOwnProgram};
-  all.insert(all.end(), words.begin(), words.end());
+  all.insert(all.end(), args.begin(), args.end());
   all.push_back("--out=" + folder.path());
   const ChildResult child = run_child(all, {.seconds = timeout, .stop = stop});
   CellRun run;
@@ -127,13 +106,13 @@ CellRun run_cell(const std::vector<std::string>& words, const std::string& out, 
   return run;
 }
 
-// In a copy of this process: what a check starts (CUDA, above all) would stand in the cells' way.
+// In a copy of this process: what a check starts (CUDA, above all) would break the cells.
 std::string check_cells(const std::vector<std::vector<std::string>>& cells, const std::string& device) {
   return in_a_copy([&] {
-    for (std::vector<std::string> words : cells) {
-      words.emplace_back("--dry-run");
+    for (std::vector<std::string> args : cells) {
+      args.emplace_back("--dry-run");
       try {
-        const Request request = parse_command_line(words);
+        const Request request = parse_command_line(args);
         if (request.run) request.run();
       } catch (const Error& e) {
         if (e.kind() == ErrorKind::usage) throw;  // the others are results of their cells
@@ -152,100 +131,135 @@ std::string check_cells(const std::vector<std::vector<std::string>>& cells, cons
 
 }  // namespace
 
-std::shared_ptr<SweepOptions> add_sweep_options(CLI::App* command) {
-  auto o = std::make_shared<SweepOptions>();
-  command
-      ->add_option("--grid", o->grid,
-                   "Sweep an option over values, each cell in a process; once for each key")
-      ->type_name("KEY=A,B,...")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--cell-timeout", o->timeout,
-                   "Seconds until a cell of the sweep is given up (default 600)")
-      ->type_name("X");
-  command->add_flag("--fresh", o->fresh, "Measure cells again that an earlier sweep has stored");
-  command->add_flag("--dry-run", o->dry_run, "Check the command line, measure nothing");
-  return o;
+bool belongs_to_the_sweep(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kOwn = {"grid",   "cell-timeout", "fresh", "dry-run",
+                                                    "format", "export",       "help"};
+  return std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end();
 }
 
-std::vector<std::string> shared_words(const CLI::App& command, const CommonOptions& common) {
-  std::vector<std::string> words;
-  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
-    const std::string& name = app->get_name();  // the outermost is "kiln bench"
-    words.insert(words.begin(), name.substr(name.find(' ') + 1));
-  }
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = long_name(*option);
-    if (option->count() == 0 || belongs_to_the_sweep(name)) continue;
-    if (is_flag(*option)) {
-      words.push_back("--" + name);
-      continue;
+void add_sweep_options(Command& command, SweepOptions& sweep) {
+  command.opt("--grid", sweep.grid, "sweep an option over values, one process per cell; repeat for more keys")
+      .value("KEY=A,B,...")
+      .repeat()
+      .not_in_config();
+  command.opt("--cell-timeout", sweep.timeout, between(0.001, 1e7), "time limit of a cell, seconds")
+      .not_in_config();
+  command.opt("--fresh", sweep.fresh, "measure stored cells again").not_in_config();
+  command.opt("--dry-run", sweep.dry_run, "check the command line and measure nothing").not_in_config();
+}
+
+SweptCommand swept(const Command& command, const CommonOptions& common) {
+  SweptCommand c;
+  for (const Command* at = &command; at != nullptr; at = at->parent) c.args.insert(c.args.begin(), at->name);
+  for (const Option& o : command.options.all()) {
+    const std::string name = o.is_positional() ? "" : o.name().substr(2);
+    if (name == "export" && !o.given().empty()) c.exported = o.given().back();
+    if (belongs_to_the_sweep(name)) continue;
+    if (!name.empty()) {
+      SweptOption swept{{}, o.is_flag(), !o.given().empty()};
+      for (const auto* names : {&o.names(), &o.old_names()})
+        for (const std::string& n : *names) swept.names.push_back(n.substr(n.find_first_not_of('-')));
+      c.options.push_back(std::move(swept));
     }
-    for (const std::string& value : option->results())
-      words.push_back(name.empty() ? value : fmt::format("--{}={}", name, value));
+    for (const std::string& value : o.given())
+      c.args.push_back(name.empty()                     ? value
+                       : o.is_flag() && value == "true" ? "--" + name
+                                                        : fmt::format("--{}={}", name, value));
   }
-  words.push_back(fmt::format("--seed={}", common.seed));
-  words.push_back(fmt::format("--device={}", common.device));
-  return words;
+  c.args.push_back(fmt::format("--seed={}", common.seed));
+  c.args.push_back(fmt::format("--device={}", common.device));
+  return c;
 }
 
-std::vector<std::string> cell_words(const CLI::App& command, const GridCell& cell,
-                                    const std::vector<std::string>& sizes) {
-  std::vector<std::string> words;
+std::vector<std::string> cell_args(const SweptCommand& command, const GridCell& cell,
+                                   const std::vector<std::string>& sizes) {
+  std::vector<std::string> args;
   std::string shape;
   for (const auto& [key, value] : cell) {
     if (std::find(sizes.begin(), sizes.end(), key) != sizes.end()) {
       shape += fmt::format("{}{}={}", shape.empty() ? "" : ",", key, value);
       continue;
     }
-    const CLI::Option* option = find_option(command, key);
-    if (option != nullptr && is_flag(*option)) {
-      if (read_switch(key, value)) words.push_back("--" + key);
+    const SweptOption* option = find_option(command, key);
+    if (option != nullptr && option->flag) {
+      if (read_switch(key, value)) args.push_back("--" + key);
     } else {
-      words.push_back(fmt::format("--{}={}", key, value));
+      args.push_back(fmt::format("--{}={}", key, value));
     }
   }
-  if (!shape.empty()) words.push_back("--shape=" + shape);
-  return words;
+  if (!shape.empty()) args.push_back("--shape=" + shape);
+  return args;
 }
 
-void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const CommonOptions& common,
-                     PageFormat format, const std::vector<std::string>& sizes,
-                     const std::vector<GridAxis>& own) {
+namespace {
+
+// A cell's command line: the grid's sizes go into the --shape that was typed, if one was.
+std::vector<std::string> whole_command(const SweptCommand& command, const SweepRequest& request,
+                                       const GridCell& cell, const std::vector<std::string>& sizes) {
+  std::vector<std::string> args = request.args;
+  const auto is_shape = [](const std::string& w) { return w.starts_with("--shape="); };
+  for (std::string& arg : cell_args(command, cell, sizes)) {
+    const auto typed = std::find_if(args.begin(), args.end(), is_shape);
+    if (!is_shape(arg) || typed == args.end()) {
+      args.push_back(std::move(arg));
+      continue;
+    }
+    if (std::count_if(args.begin(), args.end(), is_shape) > 1)
+      throw Error("--grid has sizes, and --shape is given several times; expected one of them", {},
+                  ErrorKind::usage);
+    *typed += "," + arg.substr(std::string("--shape=").size());  // the sizes the grid leaves alone
+  }
+  return args;
+}
+
+SweepRequest sweep_request(const SweepOptions& options, const SweptCommand& command,
+                           const CommonOptions& common, const std::vector<std::string>& sizes,
+                           const std::vector<GridAxis>& own) {
   SweepRequest request;
   request.axes = read_axes(options.grid);
   check_keys(command, request.axes, sizes);
-  request.words = shared_words(command, common);
+  request.args = command.args;
   for (const GridAxis& axis : own) {
-    std::erase_if(request.words,
+    std::erase_if(request.args,
                   [&](const std::string& w) { return w.starts_with(fmt::format("--{}=", axis.key)); });
     request.axes.push_back(axis);
   }
-  for (const std::string& word : request.words) {
-    if (word.starts_with("-")) break;
-    request.command += (request.command.empty() ? "" : " ") + word;
+  for (const std::string& arg : request.args) {
+    if (arg.starts_with("-")) break;
+    request.command += (request.command.empty() ? "" : " ") + arg;
   }
   request.out = common.out;
   request.fresh = options.fresh;
-  read_number<double>("--cell-timeout", options.timeout, 0.001, 1e7, request.timeout);
-  auto words_of = [&](const GridCell& cell) {
-    std::vector<std::string> words = request.words;
-    for (std::string& word : cell_words(command, cell, sizes)) {
-      auto is_shape = [](const std::string& w) { return w.starts_with("--shape="); };
-      const auto typed = std::find_if(words.begin(), words.end(), is_shape);
-      if (!is_shape(word) || typed == words.end()) {
-        words.push_back(std::move(word));
-        continue;
-      }
-      if (std::count_if(words.begin(), words.end(), is_shape) > 1)
-        throw Error("--grid has sizes, and --shape is given several times; expected one of them", {},
-                    ErrorKind::usage);
-      *typed += "," + word.substr(std::string("--shape=").size());  // the sizes the grid leaves alone
-    }
-    return words;
-  };
+  request.timeout = options.timeout;
+  return request;
+}
+
+// The pages are out; what failed makes the command's exit code.
+void throw_if_failed(const SweepReport& report) {
+  for (const SweepCell& cell : report.cells) {
+    if (cell.status == RowStatus::unavailable && !report.any_done())
+      throw Error(fmt::format("{}: {}", str(cell.values), cell.reason), {}, ErrorKind::unavailable);
+    if (cell.status == RowStatus::failed)
+      throw Error(fmt::format("{}: {}", str(cell.values), cell.reason),
+                  "the other cells are kept; run it again");
+  }
+  const auto missed = std::find_if(report.cells.begin(), report.cells.end(), [](const SweepCell& cell) {
+    return cell.status == RowStatus::timeout || cell.status == RowStatus::oom ||
+           cell.status == RowStatus::unsupported;
+  });
+  if (!report.any_done() && !report.stopped() && missed != report.cells.end())
+    throw Error(fmt::format("no cell was measured; {}: {}", str(missed->values), missed->reason));
+}
+
+}  // namespace
+
+void run_bench_sweep(const SweepOptions& options, const SweptCommand& command, const CommonOptions& common,
+                     PageFormat format, const std::vector<std::string>& sizes,
+                     const std::vector<GridAxis>& own) {
+  SweepRequest request = sweep_request(options, command, common, sizes, own);
+  const auto args_of = [&](const GridCell& cell) { return whole_command(command, request, cell, sizes); };
   std::vector<std::vector<std::string>> all;
-  for (const GridCell& cell : cells_of(request.axes)) all.push_back(words_of(cell));
+  for (const GridCell& cell : cells_of(request.axes)) all.push_back(args_of(cell));
   request.place = fmt::format("{}\n{}", check_cells(all, common.device), build_info().build_id);
   if (options.dry_run) return;
 
@@ -255,29 +269,17 @@ void run_bench_sweep(const SweepOptions& options, const CLI::App& command, const
     const BenchProgress progress;
     auto stop = [] { return stop_requested().load(); };
     report = run_sweep(request, {[&](const GridCell& cell) {
-                                   return run_cell(words_of(cell), common.out, request.timeout, stop);
+                                   return run_cell(args_of(cell), common.out, request.timeout, stop);
                                  },
                                  [&](const std::string& text) { progress(text); }, stop});
   }
-  std::fputs(sweep_page(report, format).c_str(), stdout);
-  const CLI::Option* pictures = command.get_option_no_throw("--export");
-  if (pictures != nullptr && pictures->count() > 0 && read_chart_export(pictures->results().front()))
+  std::fputs(written(sweep_page(report, common.wide), format).c_str(), stdout);
+  if (!command.exported.empty() && read_chart_export(command.exported))
     write_step_charts(common.out, report.rows());
   if (format == PageFormat::csv || format == PageFormat::json) {
-    for (const std::string& line : report.remarks) fmt::print(stderr, "{}\n", line);
+    for (const std::string& line : report.notes) fmt::print(stderr, "{}\n", line);
   }
-  for (const SweepCell& cell : report.cells) {
-    if (cell.status == SweepCell::Status::unavailable && !report.any_done())
-      throw Error(fmt::format("{}: {}", str(cell.values), cell.reason), {}, ErrorKind::unavailable);
-    if (cell.status == SweepCell::Status::failed)
-      throw Error(fmt::format("{}: {}", str(cell.values), cell.reason),
-                  "the other cells are kept; run it again");
-  }
-  const auto missed = std::find_if(report.cells.begin(), report.cells.end(), [](const SweepCell& cell) {
-    return cell.status == SweepCell::Status::timed_out || cell.status == SweepCell::Status::no_memory;
-  });
-  if (!report.any_done() && !report.stopped() && missed != report.cells.end())
-    throw Error(fmt::format("no cell was measured; {}: {}", str(missed->values), missed->reason));
+  throw_if_failed(report);
 }
 
 }  // namespace kiln::cli

@@ -32,7 +32,7 @@ const char* meaning_of(Tag tag) {
   return "";
 }
 
-constexpr const char* kAtOnce = "most at once";  // tags peak at different moments: less than their sum
+constexpr const char* kPeak = "peak";  // tags peak at different moments: less than their sum
 
 }  // namespace
 
@@ -51,13 +51,13 @@ std::string memory_table(const ParamGroups& params, bool tied, const MemoryStats
                                  {"mlp", human_count(params.mlp)},
                                  {"norms", human_count(params.norms)},
                                  {"head", tied ? "tied" : human_count(params.head)},
-                                 {"in all", human_count(params.total())}};
+                                 {"total", human_count(params.total())}};
   std::vector<Row> right;
   for (int t = 0; t < kTagCount; ++t) {
     const Tag tag = static_cast<Tag>(t);
     if (predicted.peak[tag] != 0) right.emplace_back(meaning_of(tag), human({predicted.peak[tag]}));
   }
-  right.emplace_back(kAtOnce, human({predicted.peak_total}));
+  right.emplace_back(kPeak, human({predicted.peak_total}));
 
   std::string table = fmt::format("{:<22}   {}\n", "parameters", "memory, predicted peak");
   const Row none;
@@ -71,22 +71,25 @@ std::string memory_table(const ParamGroups& params, bool tied, const MemoryStats
   return table;
 }
 
-std::string memory_comparison(const MemoryStats& predicted, const MemoryStats& measured) {
+std::string memory_comparison(const MemoryStats& predicted, const MemoryStats& measured, bool whole_run) {
   std::string table = fmt::format("{:<16}{:>12}{:>12}\n", "memory, peak", "predicted", "measured");
-  bool same = true;
+  bool same = true, cut_short = false;
   auto row = [&](const char* name, std::size_t p, std::size_t m) {
     if (p == 0 && m == 0) return;
     same = same && p == m;
     table += fmt::format("  {:<14}{:>12}{:>12}", name, human({p}), human({m}));
-    if (p != m) table += fmt::format("  {}{} bytes", m > p ? "+" : "-", m > p ? m - p : p - m);
+    if (m > p) table += fmt::format("  {} bytes more", m - p);
+    if (m < p && whole_run) table += fmt::format("  {} bytes less", p - m);
+    cut_short = cut_short || (m < p && !whole_run);
     table += "\n";
   };
   for (int t = 0; t < kTagCount; ++t) {
     const Tag tag = static_cast<Tag>(t);
     row(meaning_of(tag), predicted.peak[tag], measured.peak[tag]);
   }
-  row(kAtOnce, predicted.peak_total, measured.peak_total);
+  row(kPeak, predicted.peak_total, measured.peak_total);
   if (same) table += "  the same to the byte\n";
+  if (cut_short) table += "  measured: so far; the run was stopped before all of it was needed\n";
   return table;
 }
 

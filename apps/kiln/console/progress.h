@@ -1,5 +1,4 @@
-// Long work says on stderr how far it is: a bar written over and over on a terminal, a line now and then
-// elsewhere.
+// Progress on stderr: a bar that is rewritten on a terminal, an occasional line elsewhere.
 #pragma once
 
 #include <chrono>

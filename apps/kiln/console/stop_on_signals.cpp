@@ -28,7 +28,7 @@ StopOnSignals::StopOnSignals() {
     previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
     if (previous_[i] == SIG_IGN) std::signal(kStopSignals[i], SIG_IGN);
   }
-  broken_pipe_ = std::signal(SIGPIPE, SIG_IGN);  // whoever read our lines is gone; the work is not
+  broken_pipe_ = std::signal(SIGPIPE, SIG_IGN);  // the reader of our output is gone; the work is not
 }
 
 StopOnSignals::~StopOnSignals() {

@@ -6,14 +6,13 @@
 
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
-#include <utility>
 
-#include "base/error.h"
-#include "base/units.h"
 #include "base/one_line.h"
-#include "report/charts/loss_curve.h"
+#include "base/plain_number.h"
+#include "base/units.h"
 #include "kiln/console/memory_table.h"
+#include "report/charts/loss_curve.h"
+#include "train/run/train_options.h"
 
 namespace kiln::cli {
 namespace {
@@ -34,8 +33,7 @@ std::size_t terminal_width() {
 
 }  // namespace
 
-ConsoleView::ConsoleView(std::string run)
-    : terminal_(::isatty(STDERR_FILENO) == 1), metrics_path_(std::move(run) + "/metrics.jsonl") {}
+ConsoleView::ConsoleView() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ConsoleView::~ConsoleView() {
   if (drawn_) std::fputs("\n", stderr);
@@ -44,32 +42,30 @@ ConsoleView::~ConsoleView() {
 void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   setup_ = s;
   steps_ = r.steps;
-  metrics_.emplace(metrics_path_, s.first_step);
-  losses_ = metrics_->kept_losses();
-  events_.emplace(std::filesystem::path(metrics_path_).parent_path().string());
+  losses_ = s.earlier_losses;
   std::string text;
-  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n",
-                      r.model.empty() ? r.size : r.model, s.model.layers, s.model.d_model, s.model.heads,
-                      s.model.vocab, r.precision);
-  text += fmt::format("text     {}: {} tokens to train on, {} held out\n", s.text, s.train_tokens,
+  text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n", model_text(r),
+                      s.model.layers, s.model.d_model, s.model.heads, s.model.vocab, r.precision);
+  text += fmt::format("text     {}: {} training tokens, {} validation\n", s.text, s.train_tokens,
                       s.validation_tokens);
-  text += fmt::format("step     {} x {} tokens x {} = {} tokens, {:.3g} GFLOP\n", r.batch, r.context,
-                      r.micro_steps, s.tokens_per_step, s.step_flops / 1e9);
+  text += fmt::format("step     {} x {} tokens x {} = {} tokens, {} GFLOP\n", r.batch, r.context,
+                      r.micro_steps, s.tokens_per_step, plain(s.step_flops / 1e9, 3));
   if (r.ranks > 1)
     text += fmt::format("ranks    {}{} over {}{}{}\n", r.ranks,
                         r.tensor_ranks > 1 ? fmt::format(", {} to a model", r.tensor_ranks) : "", s.transport,
                         r.strategy == "none" ? "" : ", " + r.strategy,
                         r.link.empty() ? "" : fmt::format(", link=modelled ({})", r.link));
-  text += r.device.type == DeviceType::cuda
-              ? fmt::format("machine  {}, {}\n", r.device.str(),
-                            s.peak_flops > 0
-                                ? fmt::format("{:.0f} GFLOP/s of products measured now", s.peak_flops / 1e9)
-                                : "too full to measure its products")
-              : fmt::format("machine  {} thread{}, {}, {:.0f} GFLOP/s of multiply-adds measured now\n",
-                            s.threads, s.threads == 1 ? "" : "s", s.isa, s.peak_flops / 1e9);
+  text +=
+      r.device.type == DeviceType::cuda
+          ? fmt::format("machine  {}, {}\n", r.device.str(),
+                        s.peak_flops > 0 ? fmt::format("{:.0f} GFLOP/s GEMM rate{}, just measured",
+                                                       s.peak_flops / 1e9, r.ranks > 1 ? " of all ranks" : "")
+                                         : "no memory free to measure its GEMM rate")
+          : fmt::format("machine  {} thread{}, {}, {:.0f} GFLOP/s FMA rate{}, just measured\n", s.threads,
+                        s.threads == 1 ? "" : "s", s.isa, s.peak_flops / 1e9,
+                        r.ranks > 1 ? " of all ranks" : "");
   if (!s.resumed.empty()) text += fmt::format("resumed  after step {}, from {}\n", s.first_step, s.resumed);
-  if (!s.products.empty() && !s.resumed.empty())
-    text += fmt::format("products as chosen in {}\n", s.products);
+  if (!s.products.empty() && !s.resumed.empty()) text += fmt::format("GEMMs    tuned in {}\n", s.products);
   text += memory_table(s.groups, s.model.tied, s.memory);
   std::fputs(text.c_str(), stderr);
   last_line_ = Clock::now();
@@ -77,6 +73,7 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
 
 void ConsoleView::on_step(const StepReport& r) {
   losses_.push_back(r.loss);
+  last_step_ = r.step;
   if (r.step > setup_.first_step + 1) {
     seconds_ += r.seconds;
     tokens_ += r.tokens;
@@ -85,42 +82,7 @@ void ConsoleView::on_step(const StepReport& r) {
     input_.measured += r.stall_ms ? 1 : 0;
     input_.device += r.stall_ms.value_or(0);
   }
-  nlohmann::ordered_json line = {{"step", r.step},       {"loss", r.loss},
-                                 {"lr", r.lr},           {"grad_norm", r.grad_norm},
-                                 {"clip", r.clip},       {"loss_scale", r.loss_scale},
-                                 {"skipped", r.skipped}, {"seconds", r.seconds},
-                                 {"tokens", r.tokens},   {"host_wait_ms", r.host_wait_ms}};
-  if (r.stall_ms) line["stall_ms"] = *r.stall_ms;
-  write_metrics(line.dump());
-  add_event(r.step, "train/loss", r.loss);
-  add_event(r.step, "train/lr", r.lr);
-  add_event(r.step, "train/grad_norm", r.grad_norm);
-  if (r.seconds > 0) add_event(r.step, "train/tokens_per_s", static_cast<double>(r.tokens) / r.seconds);
   print_line(r);
-}
-
-void ConsoleView::write_metrics(const std::string& json_object) {
-  keep_going([&] { metrics_->append(json_object); });
-}
-
-// TensorBoard's, in batches: a write a second is often enough for a picture.
-void ConsoleView::add_event(int64_t step, const char* tag, double value) {
-  keep_going([&] { events_->add(step, tag, value); });
-  const auto now = Clock::now();
-  if (now - last_flush_ < std::chrono::seconds(1)) return;
-  last_flush_ = now;
-  keep_going([&] { events_->flush(); });
-}
-
-// A full disk does not end the training; it is said once, and again at the end.
-template <class Write>
-void ConsoleView::keep_going(Write write) {
-  try {
-    write();
-  } catch (const Error& e) {
-    if (std::exchange(metrics_complete_, false))
-      on_warning(fmt::format("{}: it will lack lines; {}", e.what(), e.hint()));
-  }
 }
 
 // Over and over in one place on a terminal; elsewhere the first, the last, and one now and then.
@@ -133,7 +95,7 @@ void ConsoleView::print_line(const StepReport& r) {
     return;
   last_line_ = now;
   const double rate = tokens_per_second();
-  const std::string scale = r.loss_scale == 1 ? "" : fmt::format("  scale {:g}", r.loss_scale);
+  const std::string scale = r.loss_scale == 1 ? "" : fmt::format("  scale {}", plain(r.loss_scale, 6));
   std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  ", r.step,
                                  std::to_string(steps_).size(), steps_, r.loss, r.lr);
   line += r.skipped ? "overflowed, skipped" : fmt::format("norm {:.3f}", r.grad_norm);
@@ -154,9 +116,6 @@ void ConsoleView::print_line(const StepReport& r) {
 
 void ConsoleView::on_evaluation(int64_t step, const Evaluation& e) {
   evaluation_ = e;
-  write_metrics(
-      nlohmann::ordered_json{{"step", step}, {"validation_loss", e.loss}, {"tokens", e.tokens}}.dump());
-  add_event(step, "validation/loss", e.loss);
   say(fmt::format("step {}  validation loss {:.4f}", step, e.loss));
 }
 
@@ -165,7 +124,7 @@ void ConsoleView::on_saved(int64_t step, const std::string& checkpoint) {
 }
 
 void ConsoleView::on_sample_text(int64_t step, const std::string& text) {
-  say(fmt::format("step {}  it writes:", step));
+  say(fmt::format("step {}  sample:", step));
   std::fprintf(stderr, "%s\n", indented(text).c_str());
 }
 
@@ -183,7 +142,7 @@ void ConsoleView::say(const std::string& line) {
 void ConsoleView::on_memory(const MemoryStats& measured) {
   if (drawn_) std::fputs("\n", stderr);
   drawn_ = false;
-  std::fputs(memory_comparison(setup_.memory, measured).c_str(), stderr);
+  std::fputs(memory_comparison(setup_.memory, measured, last_step_ >= steps_).c_str(), stderr);
 }
 
 void ConsoleView::draw_losses() const {

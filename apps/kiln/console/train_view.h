@@ -1,4 +1,4 @@
-// What a person sees of a training run: the plan, a line per step, the curve. On stderr, so that stdout stays
+// The terminal view of a training run: the plan, a line per step, the curve. On stderr, so that stdout stays
 // the result's.
 #pragma once
 
@@ -8,15 +8,13 @@
 #include <vector>
 
 #include "train/run/train.h"
-#include "rows/metrics_log.h"
-#include "rows/tensorboard.h"
 
 namespace kiln::cli {
 
 // What waiting for batches took, over the steps of this process but the first, which warms everything up.
 struct InputTimes {
   int64_t steps = 0, measured = 0;  // of the steps, those whose device was measured
-  double host = 0, device = 0;      // ms, of all together
+  double host = 0, device = 0;      // ms, summed over all steps
   double host_wait_ms() const { return host / static_cast<double>(steps); }  // a step
   std::optional<double> stall_ms() const {
     return measured == 0 ? std::optional<double>() : device / static_cast<double>(measured);
@@ -25,8 +23,7 @@ struct InputTimes {
 
 class ConsoleView final : public TrainView {
  public:
-  // `run`: the folder that gets metrics.jsonl.
-  explicit ConsoleView(std::string run);
+  ConsoleView();
   ~ConsoleView() override;
 
   void on_setup(const TrainRequest& request, const TrainSetup& setup) override;
@@ -40,8 +37,6 @@ class ConsoleView final : public TrainView {
   void draw_losses() const;
 
   const TrainSetup& setup() const { return setup_; }
-  const std::string& metrics() const { return metrics_path_; }
-  bool metrics_complete() const { return metrics_complete_; }
   const std::vector<double>& losses() const {
     return losses_;
   }  // of the whole run, where its metrics are there
@@ -52,26 +47,18 @@ class ConsoleView final : public TrainView {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void write_metrics(const std::string& json_object);
-  void add_event(int64_t step, const char* tag, double value);
-  template <class Write>
-  void keep_going(Write write);
   void print_line(const StepReport& report);
   void say(const std::string& line);
 
   bool terminal_, drawn_ = false;
-  std::string metrics_path_;
-  std::optional<MetricsLog> metrics_;
-  bool metrics_complete_ = true;
-  std::optional<EventFile> events_;  // beside the metrics
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, last_step_ = 0;
   TrainSetup setup_;
   std::vector<double> losses_;
   std::optional<Evaluation> evaluation_;
   double seconds_ = 0;  // of the steps counted in tokens_
   int64_t tokens_ = 0;
   InputTimes input_;
-  Clock::time_point last_line_, last_flush_;
+  Clock::time_point last_line_;
 };
 
 }  // namespace kiln::cli

@@ -3,7 +3,7 @@
 # Fails when `make -n`, which only shows, runs part of a recipe. The Makefile stands alone in an empty folder, so
 # that anything run there fails or leaves something behind. Status 77: there is no make here.
 set -euo pipefail
-command -v make >/dev/null || exit 77
+command -v make >/dev/null || { echo "make is not installed"; exit 77; }
 unset MAKEFLAGS MAKELEVEL  # of a make that runs the tests
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,5 +1,5 @@
 // What the C interface computes, against plain loops in fp64: layouts, grouped heads, lengths that vary,
-// gradients nobody wants. On the CPU, and on a GPU where there is one. What it refuses is in
+// unwanted gradients. On the CPU, and on a GPU where there is one. What it refuses is in
 // bad_calls_test.cpp.
 #include <gtest/gtest.h>
 
@@ -293,7 +293,7 @@ TEST_P(AttentionAbi, NothingToDo) {
       << kiln_last_error();
 }
 
-// Sequences of 5, 0, 33, 1 and 70 queries beside 5, 7, 40, 1 and 0 keys, one behind the other, and two rows
+// Sequences of 5, 0, 33, 1 and 70 queries with 5, 7, 40, 1 and 0 keys, one after the other, and two rows
 // that belong to none: with the offsets in host memory, sequence after sequence, or on the device, all at
 // once.
 class VaryingLengths : public AttentionAbi {

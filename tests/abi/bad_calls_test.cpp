@@ -226,7 +226,7 @@ TEST_F(AbiChoice, WhereNoneCanRunEveryReasonIsGiven) {
 
 TEST_F(AbiChoice, OffsetsOnTheDeviceNeedARowThatReadsThem) {
   RankContext ctx(imagined(90));
-  p.varied = true, p.all_queries = p.all_keys = 200;
+  p.varlen = true, p.all_queries = p.all_keys = 200;
   EXPECT_TRUE(std::string_view(abi::choose(ctx, p, {}, false).name).starts_with("flash"));
   EXPECT_NE(reason(ctx, p, "tiled").find("takes sequences of one length"), std::string::npos);
   p.dtype = DType::f32;
@@ -239,6 +239,41 @@ TEST_F(AbiChoice, AtomicsAreNeverTakenUnasked) {
     if (row.device != DeviceType::cuda || std::string_view(row.name).find("atomic") == std::string_view::npos)
       continue;
     EXPECT_NE(reason(ctx, p, row.name).find("allow_atomic"), std::string::npos) << reason(ctx, p, row.name);
+  }
+}
+
+TEST_F(AbiChoice, EachPassTakesItsOwnRowByShapeAndStrides) {
+  RankContext ctx(imagined(90));
+  const auto name = [&](Pass pass, bool allow_atomic = false, std::string_view wanted = {}) {
+    return std::string(abi::choose(ctx, p, wanted, allow_atomic, pass).name);
+  };
+  p = {1, 4096, 4096, 1, 1, 64, DType::bf16, 0.125f, true};
+  EXPECT_EQ(name(Pass::forward), "flash");  // its keys go in parts
+  EXPECT_EQ(name(Pass::backward), "flash_hopper");
+  EXPECT_EQ(name(Pass::forward, true), "flash");  // which has no atomic form
+  EXPECT_EQ(name(Pass::backward, true), "flash_hopper_atomic");
+  EXPECT_EQ(name(Pass::forward, false, "flash_few_rows"), "flash");  // as it was called
+  EXPECT_EQ(name(Pass::forward, false, "flash_hopper"), "flash_hopper");
+  p.tma = false;
+  EXPECT_EQ(name(Pass::backward), "flash");
+  EXPECT_NE(reason(ctx, p, "flash_hopper").find("reads by TMA"), std::string::npos);
+}
+
+// A caller asks before it shows its tensors.
+TEST_F(AbiChoice, TheWorkspaceIsEnoughForAnyStrides) {
+  RankContext ctx(imagined(90));
+  for (const int64_t T : {1, 200, 1024, 4096}) {
+    abi::CheckedProblem problem;
+    problem.p = {1, T, T, 1, 1, 64, DType::bf16, 0.125f, true};
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const std::size_t told = abi::workspace_bytes(ctx, problem, pass);
+      for (const bool tma : {true, false}) {
+        AttentionProblem shown = problem.p;
+        shown.tma = tma;
+        const auto& row = abi::choose(ctx, shown, {}, false, pass);
+        EXPECT_GE(told, row.workspace(shown, pass)) << row.name << " " << T;
+      }
+    }
   }
 }
 

@@ -70,7 +70,7 @@ class PlacedTensor {
   int64_t batch_stride_ = 0, row_stride_ = 0;
 };
 
-// Full of what is no number: nothing that stands in the scratch before may matter.
+// Full of what is no number: nothing that is in the scratch before may matter.
 class Scratch {
  public:
   Scratch(RankContext& memory, std::size_t bytes)

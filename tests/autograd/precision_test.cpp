@@ -38,7 +38,7 @@ struct Bytes4 {
   double param, master, grad, optim;
 };
 
-// A matrix so large that padding and the segment table are nothing beside it.
+// A matrix so large that padding and the segment table are negligible.
 Bytes4 bytes_per_parameter(Precision precision, bool narrow_grads) {
   RankOptions o;
   o.device = Device::meta();
@@ -73,7 +73,7 @@ TEST(Precision, BytesOfAParameterAreAsThePolicySays) {
   }
 }
 
-// A cast at use is a tensor of its own while it is used, and nothing after.
+// A cast at use is a separate tensor while it is used, and nothing after.
 TEST(Precision, ACastAtUseCostsTwoBytesWhileItLives) {
   for (Precision precision : {Precision::autocast, Precision::fp16}) {
     RankContext ctx;

@@ -259,7 +259,7 @@ TEST_F(TapeTest, AnErrorInsideASpanLeavesTheTapeUsable) {
 TEST_F(TapeTest, RecomputeTakesTheVariantForwardTook) {
   const Tensor x = ctx.tape().watch(ones({1, 2}));
   const Tensor y = recompute(ctx, x, [&](const Tensor& t) { return swiglu(ctx, t, ones({1, 2})); });
-  ctx.variants().set("swiglu", "no_such_variant");  // would be an error if it were chosen anew
+  ctx.variants().set("swiglu", "no_such_variant");  // would be an error if it were chosen again
   ctx.tape().backward(y, ones({1, 2}));
   EXPECT_NEAR(read(ctx.tape().grad(x))[0], 0.927671, 1e-5);  // silu'(1)
 }
@@ -309,7 +309,7 @@ TEST_F(TapeTest, ATiedWeightIsReadyOnlyAfterARecomputedUse) {
   EXPECT_EQ(hooks.log.back(), "ready w");
 }
 
-// The loss may pass an op or a span by; the weight's other use must not wait for them for ever.
+// The loss may pass an op or a span by; the weight's other use must not wait for them forever.
 TEST_F(TapeTest, ATiedWeightDoesNotWaitForUsesTheLossDoesNotReach) {
   ParamStore store;
   Param& w = store.add("w", {2, 2}, {});

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+#include <ostream>
+
 namespace kiln {
 namespace {
 
@@ -21,6 +24,24 @@ TEST(Error, IsAPlainFailureUnlessSaidOtherwise) {
 
 TEST(Error, CatJoinsAnythingPrintable) {
   EXPECT_EQ(cat("x is [", 2, ", ", 3L, "], eps ", 0.5), "x is [2, 3], eps 0.5");
+}
+
+// As a stream marks itself when it cannot grow.
+struct NoMemory {
+  friend std::ostream& operator<<(std::ostream& s, NoMemory) {
+    s.setstate(std::ios_base::badbit);
+    return s;
+  }
+};
+
+TEST(Error, CatThrowsWhereItCannotHoldTheText) {
+  EXPECT_ANY_THROW((void)cat("begins ", NoMemory{}, " and ends"));
+}
+
+TEST(Error, MissingMemoryIsSaidInWords) {
+  EXPECT_STREQ(words_of(std::bad_alloc()), "out of memory on the host");
+  EXPECT_STREQ(words_of(std::bad_array_new_length()), "out of memory on the host");
+  EXPECT_STREQ(words_of(Error("the disk is full")), "the disk is full");
 }
 
 }  // namespace

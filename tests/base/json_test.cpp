@@ -1,10 +1,10 @@
-#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 
 namespace kiln {
 namespace {
@@ -35,7 +35,7 @@ TEST(Json, ReadsADocument) {
 }
 
 TEST(Json, RefusesWhatNlohmannWouldTake) {
-  EXPECT_EQ(refusal(R"({"a":1,"b":{"a":2,"a":3}})"), "file.json: key 'a' stands twice in one object");
+  EXPECT_EQ(refusal(R"({"a":1,"b":{"a":2,"a":3}})"), "file.json: key 'a' appears twice in one object");
   EXPECT_EQ(refusal("18446744073709551616"),
             "file.json: the whole number 18446744073709551616 does not fit 64 bits");
   EXPECT_NE(refusal("1e999").find("file.json: not JSON: "), std::string::npos);

@@ -180,7 +180,7 @@ TEST(PhiloxTruncatedNormal, RespectsItsBoundAndKeepsWhatLiesWithin) {
   }
 }
 
-// However unlikely the bound makes a draw, what comes back lies within it.
+// However unlikely the bound makes a draw, what comes back is within it.
 TEST(PhiloxTruncatedNormal, RespectsAVeryNarrowBound) {
   const PhiloxKey key = philox_key(5, "narrow");
   for (uint64_t i = 0; i < 2000; ++i)

@@ -1,11 +1,12 @@
 #include "base/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <malloc.h>
 
-#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <random>
 
 #include "base/crc32c.h"
@@ -83,7 +84,7 @@ TEST(Safetensors, WriterRefusesWhatItCannotKeep) {
   using Tensors = std::vector<SafetensorsDeclaration>;
   EXPECT_NE(KILN_ERROR_OF(SafetensorsWriter(path, Tensors{{"x", SafetensorsType::u8, {1}},
                                                           {"x", SafetensorsType::u8, {1}}}))
-                .find("tensor 'x' stands twice"),
+                .find("tensor 'x' appears twice"),
             std::string::npos);
   EXPECT_NE(KILN_ERROR_OF(SafetensorsWriter(path, Tensors{{"x", SafetensorsType::u8, {1}},
                                                           {"y", SafetensorsType::f32, {1}}}))
@@ -114,12 +115,12 @@ TEST(Safetensors, RulesOfTheFormat) {
     const std::string got = complaint(object(inside), eight);
     EXPECT_TRUE(got.starts_with("f: ") && got.find(words) != std::string::npos) << inside << ": " << got;
   };
-  expect(ok + "," + ok, "tensor 'x' stands twice in the header");
+  expect(ok + "," + ok, "tensor 'x' appears twice in the header");
   expect(ok + "," + entry("y", "F32", "[1]", 4, 8), "tensor 'y' overlaps the one before it");
   expect(entry("x", "F32", "[1]", 0, 4), "8 bytes of data, the tensors take 4");
   expect(entry("x", "F32", "[1]", 4, 8), "tensor 'x' leaves a hole before it");
   expect(entry("x", "F32", "[3]", 0, 12), "tensor 'x' has bytes [0, 12); the file has 8 bytes of data");
-  expect(entry("x", "F32", "[3]", 0, 8), "8 in all; [3] of F32 are 12");
+  expect(entry("x", "F32", "[3]", 0, 8), "8 in total; [3] of F32 are 12");
   expect(entry("x", "F33", "[2]", 0, 8), "tensor 'x' has the unknown dtype 'F33'");
   expect(entry("x", "F32", "[2]", 8, 0), "ends before it begins");
   expect(entry("x", "F32", "[4611686018427387904,4]", 0, 8), "a size that cannot be counted");
@@ -208,33 +209,55 @@ TEST(Safetensors, AFileCutWhileOpenIsAnError) {
   EXPECT_NE(KILN_ERROR_OF(file.bytes(file.header()[0])).find("changed while it was read"), std::string::npos);
 }
 
-long peak_kib() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
+// A line of /proc/self/status, in KiB.
+long status_kib(std::string_view name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name)) return std::stol(line.substr(name.size() + 1));
+  }
+  return -1;
+}
+
+// The most memory `work` had beyond what the process had before, in KiB; nothing where the system cannot
+// count that. The largest ever (ru_maxrss) would be of the tests before, and what they freed and malloc keeps
+// would hide what is taken.
+template <class Work>
+std::optional<long> peak_growth_kib(const Work& work) {
+  ::malloc_trim(0);
+  std::ofstream peak("/proc/self/clear_refs");
+  peak << "5" << std::flush;  // VmHWM begins again at what there is now
+  if (!peak) return std::nullopt;
+  const long before = status_kib("VmRSS:");
+  work();
+  return status_kib("VmHWM:") - before;
 }
 
 TEST(Safetensors, HundredThousandTensors) {
+  constexpr int kTensors = 100'000;
   const TempFolder folder;
   const std::string path = folder / "many";
   std::vector<SafetensorsDeclaration> tensors;
-  for (int i = 0; i < 100'000; ++i)
+  for (int i = 0; i < kTensors; ++i)
     tensors.push_back({cat("model.layers.", i, ".self_attn.q_proj.weight"), SafetensorsType::f32, {2, 4}});
   {
     SafetensorsWriter writer(path, tensors);
     const std::vector<std::byte> row(32);
-    for (int i = 0; i < 100'000; ++i) writer.append(row);
+    for (int i = 0; i < kTensors; ++i) writer.append(row);
     (void)writer.commit();
   }
-  const long before = peak_kib();
-  const auto begin = std::chrono::steady_clock::now();
-  const SafetensorsFile file(path);
-  ASSERT_TRUE(file.header().find("model.layers.99999.self_attn.q_proj.weight"));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  RecordProperty("seconds", std::to_string(seconds));
-  std::printf("100,000 tensors: header of %zu bytes, %.3f s, %ld KiB more at the peak\n",
-              std::filesystem::file_size(path) - 3'200'000, seconds, peak_kib() - before);
-  EXPECT_LT(peak_kib() - before, 200 * 1024);
+  bool found = false;
+  const std::optional<long> kib = peak_growth_kib([&] {
+    const SafetensorsFile file(path);
+    found = file.header().find("model.layers.99999.self_attn.q_proj.weight").has_value();
+  });
+  EXPECT_TRUE(found);
+  if (!kib) GTEST_SKIP() << "no /proc/self/clear_refs here: the memory taken is not measured";
+  const long header = static_cast<long>((std::filesystem::file_size(path) - 32 * kTensors) / 1024);
+  std::printf("100,000 tensors: %ld KiB at the peak, for a header of %ld KiB\n", *kib, header);
+  EXPECT_GT(*kib, header) << "less than the text itself: what was measured?";
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(*kib, 50 * 1024);  // 26 MiB are seen
+#endif
 }
 
 }  // namespace

@@ -8,19 +8,18 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "kiln/ablate_pages.h"
-#include "studies/step/step.h"
+#include "base/json.h"
 #include "kiln/command_line.h"
-#include "studies/ablation/ablation_tables.h"
 #include "rows/result_log.h"
+#include "studies/ablation/ablation_tables.h"
+#include "studies/ablation/render.h"
+#include "studies/step/step.h"
 #include "support/has.h"
 #include "support/said.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
 namespace {
-
-using nlohmann::json;
 
 AblateRequest little_request() {
   AblateRequest r;
@@ -38,15 +37,15 @@ AblateRequest little_request() {
 
 struct Done {
   AblateReport report;
-  std::vector<json> stored;
+  std::vector<Json> stored;
 };
 
-Done run(const AblateRequest& r, const std::vector<json>& before = {}) {
+Done run(const AblateRequest& r, const std::vector<Json>& before = {}) {
   Done d;
   check_ablate(r);
   d.report = ablate(
       r, before, [](const std::string&) {},
-      [&](const std::string& line) { d.stored.push_back(json::parse(line)); });
+      [&](const std::string& line) { d.stored.push_back(Json::parse(line)); });
   return d;
 }
 
@@ -92,65 +91,77 @@ TEST(Ablate, RowsAreJudgedTimedAndStored) {
   ASSERT_EQ(d.report.rows.size(), 8U);
   EXPECT_EQ(d.stored.size(), 8U);
   EXPECT_FALSE(d.report.stopped());
-  const json page = json::parse(ablate_page(d.report, PageFormat::json));
+  const Json page = ablate_page(d.report).json;
   EXPECT_EQ(page.at("rows").size(), 6U);
   EXPECT_EQ(page.at("not_timed").size(), 2U);
   EXPECT_EQ(page.at("speedups").size(), 6U);
-  for (const json& row : page.at("rows")) {
-    for (const char* key :
-         {"command", "study",        "group",    "switch",      "switches",     "size",
-          "device",  "dtype",        "batch",    "ctx",         "vocab",        "ranks",
-          "link",    "variant_set",  "ops",      "gate_steps",  "gate_errors",  "gate_tolerances",
-          "warmups", "samples",      "mean_ms",  "std_ms",      "p50_ms",       "p95_ms",
-          "min_ms",  "ci95_low_ms",  "verdict",  "raw_samples", "tokens_per_s", "flops",
-          "bytes",   "predicted_ms", "floor_ms", "peak_by_tag", "floor_bytes",  "build_id",
-          "host",    "time"})
+  for (const Json& row : page.at("rows")) {
+    for (const char* key : {"command",      "study",
+                            "group",        "switch",
+                            "switches",     "size",
+                            "device",       "dtype",
+                            "batch",        "ctx",
+                            "vocab",        "ranks",
+                            "link",         "variant_set",
+                            "ops",          "gate_steps",
+                            "gate_errors",  "gate_tolerances",
+                            "warmups",      "samples",
+                            "mean_ms",      "std_ms",
+                            "p50_ms",       "p95_ms",
+                            "min_ms",       "ci95_low_ms",
+                            "verdict",      "raw_samples",
+                            "tokens_per_s", "flops",
+                            "bytes",        "own_roofline_ms",
+                            "roofline_ms",  "peak_by_tag",
+                            "floor_bytes",  "build_id",
+                            "host",         "time"})
       EXPECT_TRUE(row.contains(key)) << key;
     EXPECT_EQ(row.at("gate"), "passed");
     EXPECT_EQ(row.at("peak_bytes"), row.at("predicted_peak_bytes")) << row.at("switches");
-    EXPECT_LE(row.at("floor_ms"), row.at("predicted_ms"));
+    EXPECT_LE(row.at("roofline_ms"), row.at("own_roofline_ms"));
     EXPECT_EQ(row.contains("baseline_samples"), row.at("group") != "baseline");
   }
   EXPECT_EQ(d.stored[1].at("ops").at("rope"), "fused");
   EXPECT_EQ(d.stored[0].at("ops").at("rope"), "naive");
   EXPECT_EQ(d.stored[2].at("dtype"), "bf16");
   EXPECT_GT(d.stored[2].at("gate_errors").at("logits"), d.stored[1].at("gate_errors").at("logits"));
-  EXPECT_EQ(d.stored[3].at("gate"), "not available");
-  EXPECT_EQ(d.stored[5].at("switches"), (json{"fused_rope", "bf16"}));
+  EXPECT_EQ(d.stored[3].at("status"), "unavailable");
+  EXPECT_EQ(d.stored[5].at("switches"), (Json{"fused_rope", "bf16"}));
   EXPECT_EQ(d.stored[6].at("reason"), d.stored[3].at("reason"));
-  EXPECT_TRUE(has(d.stored[3].at("reason"), "cannot capture"));
+  EXPECT_TRUE(has(d.stored[3].at("reason").text(), "cannot capture"));
   EXPECT_FALSE(d.stored[3].contains("p50_ms"));
   EXPECT_TRUE(d.stored[3].contains("predicted_peak_bytes"));
   for (const char* key : {"predicted_peak_bytes", "predicted_peak_by_tag", "floor_bytes"})
     EXPECT_FALSE(d.stored[6].contains(key)) << "nothing was planned with the others on: " << key;
-  const std::string text = ablate_page(d.report, PageFormat::text);
+  const std::string text = written(ablate_page(d.report), PageFormat::text);
   EXPECT_TRUE(has(text, "\n+bf16 "));
-  EXPECT_TRUE(has(text, "cuda_graph: not available: cpu cannot capture a step"));
+  EXPECT_TRUE(has(text, "cuda_graph: unavailable: cpu cannot capture a step"));
   for (const PageFormat f : {PageFormat::markdown, PageFormat::latex, PageFormat::csv})
-    EXPECT_TRUE(has(ablate_page(d.report, f), f == PageFormat::latex ? "fused\\_rope" : "fused_rope"));
+    EXPECT_TRUE(
+        has(written(ablate_page(d.report), f), f == PageFormat::latex ? "fused\\_rope" : "fused_rope"));
 }
 
-TEST(Ablate, AToleranceThatNothingMeetsLeavesNoSpeedFigure) {
+TEST(Ablate, AToleranceThatNothingPassesLeavesNoSpeedFigure) {
   AblateRequest r = little_request();
   r.only = {"bf16", "prefetch"};
   r.tolerance = 1e-6;
   const Done d = run(r);
-  const json& bf16 = d.stored[1];
+  const Json& bf16 = d.stored[1];
   EXPECT_EQ(bf16.at("gate"), "failed");
-  EXPECT_TRUE(has(bf16.at("reason"), "logits are off by"));
+  EXPECT_TRUE(has(bf16.at("reason").text(), "logits are off by"));
   for (const char* key : {"p50_ms", "mean_ms", "tokens_per_s", "peak_bytes"})
     EXPECT_FALSE(bf16.contains(key)) << key;
   EXPECT_TRUE(bf16.at("raw_samples").empty());
   EXPECT_EQ(d.stored[2].at("gate"), "passed") << "the same to the bit passes at any tolerance";
   EXPECT_EQ(d.stored[3].at("gate"), "failed");
-  EXPECT_EQ(d.stored[4].at("switches"), json{"prefetch"}) << "what failed is not added to the others";
+  EXPECT_EQ(d.stored[4].at("switches"), Json{"prefetch"}) << "what failed is not added to the others";
   EXPECT_EQ(d.stored[4].at("gate"), "passed");
-  const std::string text = ablate_page(d.report, PageFormat::text);
+  const std::string text = written(ablate_page(d.report), PageFormat::text);
   EXPECT_TRUE(has(text, "bf16: gate failed: logits are off by"));
-  EXPECT_EQ(json::parse(ablate_page(d.report, PageFormat::json)).at("not_timed").size(), 2U);
+  EXPECT_EQ(ablate_page(d.report).json.at("not_timed").size(), 2U);
 }
 
-TEST(Ablate, StoppedItKeepsItsRowsAndGoesOnFromThere) {
+TEST(Ablate, StoppedItKeepsItsRowsAndResumes) {
   AblateRequest r = little_request();
   int asked = 0;
   r.stop = [&] { return ++asked > 8; };  // within a row: rows and steps ask
@@ -158,19 +169,19 @@ TEST(Ablate, StoppedItKeepsItsRowsAndGoesOnFromThere) {
   ASSERT_GT(first.stored.size(), 0U);
   ASSERT_LT(first.stored.size(), 8U);
   EXPECT_TRUE(first.report.stopped());
-  EXPECT_TRUE(has(ablate_page(first.report, PageFormat::text), "the same command goes on from there"));
+  EXPECT_TRUE(has(written(ablate_page(first.report), PageFormat::text), "the same command resumes there"));
   r.stop = nullptr;
   const Done second = run(r, first.stored);
   EXPECT_EQ(second.stored.size(), 8U - first.stored.size());
   EXPECT_EQ(second.report.rows.front(), first.stored.front());
-  // One set of ceilings for all rows: the same step is foretold to take the same time, not nearly.
-  EXPECT_EQ(ablation_lines(second.report.rows).back().predicted, 1.0);
-  for (const json& row : second.report.rows) EXPECT_EQ(row.at("ceilings"), first.stored[0].at("ceilings"));
-  EXPECT_TRUE(has(ablate_page(first.report, PageFormat::text), "; ceilings measured here: copy"));
-  EXPECT_TRUE(
-      has(ablate_page(second.report, PageFormat::text), "; ceilings stored with the baseline's row: copy"));
-  EXPECT_TRUE(has(second.report.remarks.at(0), "of 8 rows were measured before"));
-  std::vector<json> all = first.stored;
+  // One set of ceilings for all rows: the same step has exactly the same roofline.
+  EXPECT_EQ(ablation_lines(second.report.rows).back().own_roofline, 1.0);
+  for (const Json& row : second.report.rows) EXPECT_EQ(row.at("ceilings"), first.stored[0].at("ceilings"));
+  EXPECT_TRUE(has(written(ablate_page(first.report), PageFormat::text), "; ceilings measured here: copy"));
+  EXPECT_TRUE(has(written(ablate_page(second.report), PageFormat::text),
+                  "; ceilings stored with the baseline's row: copy"));
+  EXPECT_TRUE(has(second.report.notes.at(0), "of 8 rows were measured before"));
+  std::vector<Json> all = first.stored;
   all.insert(all.end(), second.stored.begin(), second.stored.end());
   EXPECT_EQ(run(r, all).stored.size(), 0U);
   AblateRequest other = r;
@@ -188,7 +199,7 @@ TEST(Ablate, StoppedItKeepsItsRowsAndGoesOnFromThere) {
 TEST(Ablate, RowsPredictedByOtherCeilingsAreMeasuredAgain) {
   AblateRequest r = little_request();
   r.only = {"fused_rope"};
-  std::vector<json> all = run(r).stored;
+  std::vector<Json> all = run(r).stored;
   all[1]["ceilings"]["copy_bytes_per_s"] = 1e9;
   EXPECT_EQ(run(r, all).stored.size(), 1U);
   all[0].erase("ceilings");
@@ -197,13 +208,13 @@ TEST(Ablate, RowsPredictedByOtherCeilingsAreMeasuredAgain) {
 
 TEST(Ablate, AnAddedRowThatIsNotAddedIsNoOldOne) {
   const AblateRequest r = little_request();
-  std::vector<json> all = run(r).stored;
-  json old = all[5];  // from a time when it could be
+  std::vector<Json> all = run(r).stored;
+  Json old = all[5];  // from a time when it could be
   old["switch"] = "cuda_graph";
   old["switches"] = {"fused_rope", "bf16", "cuda_graph"};
   all[6] = old;
   const Done d = run(r, all);
-  EXPECT_EQ(d.report.rows[6].at("gate"), "not available");
+  EXPECT_EQ(d.report.rows[6].at("status"), "unavailable");
   ASSERT_EQ(d.stored.size(), 1U);
   all.push_back(d.stored[0]);
   EXPECT_EQ(run(r, all).stored.size(), 0U) << "and is stored once";
@@ -219,15 +230,16 @@ TEST(Ablate, AFailureInTheLastRowLeavesTheOthers) {
     if (now.find("again") != std::string::npos && ++asked > 2) throw Error("the device is gone");
     return false;
   };
-  std::vector<json> stored;
+  std::vector<Json> stored;
   const AblateReport report = ablate(
       r, {}, [&](const std::string& text) { now = text; },
-      [&](const std::string& line) { stored.push_back(json::parse(line)); });
+      [&](const std::string& line) { stored.push_back(Json::parse(line)); });
   ASSERT_EQ(report.rows.size(), 3U);
   EXPECT_EQ(stored.size(), 3U);
   EXPECT_EQ(report.rows[1].at("gate"), "passed");
-  EXPECT_EQ(report.rows[2].at("gate"), "failed");
-  EXPECT_TRUE(has(ablate_page(report, PageFormat::text), "baseline again: gate failed: the device is gone"));
+  EXPECT_EQ(report.rows[2].at("status"), "failed");
+  EXPECT_TRUE(
+      has(written(ablate_page(report), PageFormat::text), "baseline again: failed: the device is gone"));
   now.clear();
   r.stop = [&]() -> bool {
     if (!stored.empty()) return false;
@@ -245,11 +257,11 @@ TEST(Ablate, NoSwitchIsPredictedBelowItsFloor) {
   r.only.clear();
   for (const AblationSwitch& s : ablation_switches()) r.only.push_back(s.name);
   int timed = 0;
-  for (const json& row : run(r).stored) {
+  for (const Json& row : run(r).stored) {
     if (!row.contains("p50_ms")) continue;
     ++timed;
-    EXPECT_LE(row.at("floor_ms"), row.at("predicted_ms")) << row.at("group") << row.at("switch");
-    EXPECT_GT(row.at("floor_ms"), 0);
+    EXPECT_LE(row.at("roofline_ms"), row.at("own_roofline_ms")) << row.at("group") << row.at("switch");
+    EXPECT_GT(row.at("roofline_ms"), 0);
   }
   EXPECT_GT(timed, 15);
 }
@@ -259,7 +271,7 @@ TEST(Ablate, WhatIsAskedWronglyIsSaid) {
   const std::string out = "--out=" + (folder / "runs");
   EXPECT_TRUE(has(said({"ablate", "--only", "fusd_rope", out}), "did you mean 'fused_rope'?"));
   EXPECT_TRUE(has(said({"ablate", "--size", "smal", out}), "did you mean 'small'?"));
-  EXPECT_TRUE(has(said({"ablate", "--size", "nano,tiny", out}), "--size has 2 values"));
+  EXPECT_TRUE(has(said({"ablate", "--size", "nano,tiny", out}), "--size is 'nano,tiny'; expected one"));
   EXPECT_TRUE(has(said({"ablate", "--device", "meta", out}), "meta runs no kernels"));
   EXPECT_TRUE(has(said({"ablate", "--steps", "0", out}), "--steps"));
   EXPECT_TRUE(has(said({"ablate", "--tolerance", "-1", out}), "--tolerance"));
@@ -267,14 +279,14 @@ TEST(Ablate, WhatIsAskedWronglyIsSaid) {
                   "cannot write /dev/null/x/results.jsonl"));
 }
 
-TEST(Report, PageAndPicturesAreMadeOfTheStoredRows) {
+TEST(Report, PageAndChartsAreMadeOfTheStoredRows) {
   const TempFolder folder;
   const std::string runs = folder / "runs", page = folder / "page";
   EXPECT_TRUE(has(said({"report", "--out", runs}), "there are no stored rows"));
   EXPECT_TRUE(has(said({"report", "--out", runs}), "kiln ablate --quick"));
   AblateRequest r = little_request();
   r.only = {"fused_rope"};
-  for (const json& row : run(r).stored) append_results(runs, {row.dump()});
+  for (const Json& row : run(r).stored) append_results(runs, {row.dump()});
   std::ofstream(runs + "/results.jsonl", std::ios::app) << R"({"command":"abl)";
   EXPECT_EQ(said({"report", "--from", runs, "--out", page}), "done");
   const auto text_of = [](const std::string& path) {

@@ -1,20 +1,18 @@
-// kiln calc: figures that can be checked by hand, and stored rows beside them.
+// kiln calc: figures that can be checked by hand, and stored rows to compare with.
 #include "studies/calc/calc.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
 namespace {
 
-using nlohmann::json;
-
-json all_reduce_row(const char* algorithm, int ranks, double bytes, double ms) {
+Json all_reduce_row(const char* algorithm, int ranks, double bytes, double ms) {
   return {{"command", "bench allreduce"},
           {"gate", "passed"},
           {"transport", "threads"},
@@ -60,9 +58,9 @@ TEST(CalcRing, CostsOnAGivenLink) {
   EXPECT_FALSE(row_of(report, "all_reduce").achieved);
 }
 
-// Times of a ring of 10 us and 1 GB/s: the fit finds the link again, and foretells the alternate way.
+// Times of a ring of 10 us and 1 GB/s: the fit finds the link again, and predicts the alternative algorithm.
 TEST(CalcRing, FitsTheLinkFromStoredRows) {
-  std::vector<json> rows;
+  std::vector<Json> rows;
   for (const double bytes : {1e4, 1e6, 8e6})
     rows.push_back(all_reduce_row("ring", 4, bytes, 1e3 * 6 * (10e-6 + bytes / 4e9)));
   rows.push_back(all_reduce_row("alternate", 4, 8e6, 30));
@@ -75,12 +73,16 @@ TEST(CalcRing, FitsTheLinkFromStoredRows) {
   EXPECT_NEAR(*row_of(report, "alternate").achieved, 30e-3, 1e-9);
   EXPECT_NEAR(row_of(report, "alternate").predicted, 24.03e-3, 1e-6);
   EXPECT_FALSE(row_of(report, "all_gather").achieved);
-  const std::string page = ring_page(report, PageFormat::csv);
-  EXPECT_NE(page.find("alternate,(N-1) L + (N-1) S/W,4,8,24.0,30.0,24.0,12.0,0.80"), std::string::npos)
+  const std::string page = written(ring_page(report), PageFormat::csv);
+  EXPECT_NE(page.find("alternate,(N-1) L + (N-1) S/W,4,8000000,2.4e+07,30,24.03,12"), std::string::npos)
       << page;
+  const std::string table = written(ring_page(report), PageFormat::markdown);
+  EXPECT_NE(table.find("| alternate | (N-1) L + (N-1) S/W | 4 | 8 | 24.0 | 30 | 24.03 | 12 | 0.80 |"),
+            std::string::npos)
+      << table;
   rows[3]["p50_ms"] = 60.0;
-  EXPECT_NE(ring_page(calc_ring(ring_request(), rows), PageFormat::csv), page);
-  const json made = json::parse(ring_page(report, PageFormat::json));
+  EXPECT_NE(written(ring_page(calc_ring(ring_request(), rows)), PageFormat::csv), page);
+  const Json made = Json::parse(written(ring_page(report), PageFormat::json));
   EXPECT_EQ(made["link"], "fitted");
   EXPECT_NEAR(made["rows"][3]["achieved_ms"].get<double>(), 30, 1e-9);
 }
@@ -100,7 +102,7 @@ BucketRequest bucket_request() {
   return q;
 }
 
-json ddp_row(double bucket_mb, double p50_ms) {
+Json ddp_row(double bucket_mb, double p50_ms) {
   return {{"command", "bench ddp"}, {"form", "bucketed"}, {"gate", "passed"},  {"transport", "threads"},
           {"device", "cpu"},        {"ranks", 2},         {"link", "none"},    {"gradient_bytes", 400e6},
           {"bucket_mb", bucket_mb}, {"p50_ms", p50_ms},   {"compute_ms", 50.0}};
@@ -119,18 +121,18 @@ TEST(CalcBucket, TheBestAndWhatOthersCost) {
   EXPECT_NEAR(report.rows[4].n, 1, 1e-9);  // 1000 MB hold all of it
   EXPECT_NEAR(report.rows[4].predicted, 400.1e-3, 1e-9);
   EXPECT_EQ(report.fastest(), nullptr);
-  const std::string page = bucket_page(report, PageFormat::text);
+  const std::string page = written(bucket_page(report), PageFormat::text);
   EXPECT_NE(page.find("best: 6.32 MB, 63.2 of them"), std::string::npos) << page;
   EXPECT_NE(page.find("runs has no step of bench ddp"), std::string::npos) << page;
 }
 
 TEST(CalcBucket, StoredStepsStandBesideIt) {
-  std::vector<json> rows = {ddp_row(1, 95), ddp_row(10, 65), ddp_row(100, 155)};
-  json modelled = ddp_row(10, 51);
+  std::vector<Json> rows = {ddp_row(1, 95), ddp_row(10, 65), ddp_row(100, 155)};
+  Json modelled = ddp_row(10, 51);
   modelled["link"] = "modelled";
   modelled["link_model"] = "latency=1us,bandwidth=1GB/s";
-  rows.push_back(modelled);  // of a link that was not asked for
-  json other = ddp_row(10, 51);
+  rows.push_back(modelled);  // of a link that was not requested
+  Json other = ddp_row(10, 51);
   other["gradient_bytes"] = 300e6;
   rows.push_back(other);
   const BucketReport report = calc_bucket(bucket_request(), rows);
@@ -140,7 +142,7 @@ TEST(CalcBucket, StoredStepsStandBesideIt) {
   EXPECT_NEAR(*report.rows[2].achieved, 15e-3, 1e-12);
   ASSERT_NE(report.fastest(), nullptr);
   EXPECT_EQ(report.fastest()->bucket, 10e6);
-  EXPECT_EQ(json::parse(bucket_page(report, PageFormat::json))["measured_mb"], 10.0);
+  EXPECT_EQ(Json::parse(written(bucket_page(report), PageFormat::json))["measured_mb"], 10.0);
   BucketRequest q = bucket_request();
   q.cost.reset();
   q.link = LinkModel{1e-6, 1e9};
@@ -151,10 +153,12 @@ TEST(CalcBucket, StoredStepsStandBesideIt) {
 }
 
 TEST(CalcBucket, AStepShorterThanItsComputeIsNoise) {
-  const std::vector<json> rows = {ddp_row(1, 95), ddp_row(10, 49.5)};
-  const std::string page = bucket_page(calc_bucket(bucket_request(), rows), PageFormat::csv);
-  EXPECT_NE(page.find("-0.5 (noise)"), std::string::npos) << page;
-  EXPECT_NE(page.find(",45.0,"), std::string::npos) << page;
+  const std::vector<Json> rows = {ddp_row(1, 95), ddp_row(10, 49.5)};
+  const StudyPage page = bucket_page(calc_bucket(bucket_request(), rows));
+  const std::string text = written(page, PageFormat::text), csv = written(page, PageFormat::csv);
+  EXPECT_NE(text.find("-0.5 (noise)"), std::string::npos) << text;
+  EXPECT_NE(csv.find(",-0.5,"), std::string::npos) << csv;
+  EXPECT_NE(csv.find(",45,"), std::string::npos) << csv;
 }
 
 TEST(CalcBucket, WithoutABestOneSomeMustBeNamed) {
@@ -172,7 +176,7 @@ TEST(CalcBucket, TakesTheCostFromStoredSums) {
   q.cost.reset();
   EXPECT_NE(KILN_ERROR_OF(calc_bucket(q, {})).find("nothing is known of sums between 2 ranks"),
             std::string::npos);
-  std::vector<json> rows;
+  std::vector<Json> rows;
   for (const double bytes : {1e4, 1e6, 1e8})
     rows.push_back(all_reduce_row("direct", 2, bytes, 1e3 * (100e-6 + bytes / 1e9)));
   const BucketReport report = calc_bucket(q, rows);
@@ -184,34 +188,34 @@ TEST(CalcBucket, TakesTheCostFromStoredSums) {
 TEST(CalcBucket, LargeBucketsAreOneAndTheNewestRunCounts) {
   BucketRequest q = bucket_request();
   q.bucket_mb = {10, 500, 1000};
-  std::vector<json> rows = {ddp_row(10, 60), ddp_row(500, 450)};
+  std::vector<Json> rows = {ddp_row(10, 60), ddp_row(500, 450)};
   EXPECT_EQ(calc_bucket(q, rows).rows.size(), 3u);
   EXPECT_NEAR(*calc_bucket(q, rows).rows[2].achieved, 400e-3, 1e-9);
-  json other = ddp_row(500, 455);
+  Json other = ddp_row(500, 455);
   other["batch"] = 64;
   rows.push_back(other);
   const BucketReport report = calc_bucket(q, rows);
   EXPECT_FALSE(report.rows[1].achieved);
   EXPECT_NEAR(*report.rows[2].achieved, 405e-3, 1e-9);
   q.cost = SumCost{1e9, 0};
-  EXPECT_NE(bucket_page(calc_bucket(q, {}), PageFormat::text).find("the smaller the better"),
+  EXPECT_NE(written(bucket_page(calc_bucket(q, {})), PageFormat::text).find("the smaller the better"),
             std::string::npos);
-  EXPECT_TRUE(json::parse(bucket_page(calc_bucket(q, {}), PageFormat::json))["best_n"].is_null());
+  EXPECT_TRUE(Json::parse(written(bucket_page(calc_bucket(q, {})), PageFormat::json))["best_n"].is_null());
 }
 
 // Where no device is named, it is that of the newest row that fits; rows of strange types fit nothing.
 TEST(CalcBucket, TheDeviceIsThatOfTheRows) {
   BucketRequest q = bucket_request();
   q.cost.reset();
-  std::vector<json> rows;
+  std::vector<Json> rows;
   for (const double bytes : {1e4, 1e8}) {
     rows.push_back(all_reduce_row("direct", 2, bytes, 1e3 * (100e-6 + bytes / 1e9)));
     rows.back()["device"] = "cuda:0";
   }
-  json skipped = all_reduce_row("direct", 2, 1e6, 1);
+  Json skipped = all_reduce_row("direct", 2, 1e6, 1);
   skipped["gate"] = "skipped";
   rows.push_back(skipped);
-  json strange = skipped;
+  Json strange = skipped;
   strange["ranks"] = "two";
   rows.push_back(strange);
   EXPECT_EQ(calc_bucket(q, rows).request.place.device, "cuda:0");
@@ -235,9 +239,9 @@ TEST(CalcSavings, FormulaMetaAndStoredPeaks) {
   EXPECT_NEAR(report.rows[2].predicted_state / (8 * p), 1, 0.02);
   EXPECT_GT(report.rows[5].predicted_peak, report.rows[5].predicted_state);
   EXPECT_FALSE(report.rows[5].achieved_state);
-  const std::string text = savings_page(report, PageFormat::text);
+  const std::string text = written(savings_page(report), PageFormat::text);
   EXPECT_NE(text.find("runs has no row of bench zero"), std::string::npos) << text;
-  std::vector<json> rows = {{{"command", "bench zero"},
+  std::vector<Json> rows = {{{"command", "bench zero"},
                              {"gate", "passed"},
                              {"stage", "3"},
                              {"ranks", 2},
@@ -255,7 +259,7 @@ TEST(CalcSavings, FormulaMetaAndStoredPeaks) {
   EXPECT_FALSE(measured.rows[5].achieved_state);
   EXPECT_EQ(measured.request.place.device, "cuda:0");
   EXPECT_NE(measured.rows[2].predicted_peak, report.rows[2].predicted_peak);  // planned for that device
-  const json page = json::parse(savings_page(measured, PageFormat::json));
+  const Json page = Json::parse(written(savings_page(measured), PageFormat::json));
   EXPECT_EQ(page["rows"][2]["peak_bytes"], 3 << 20);
   EXPECT_EQ(page["rows"][2]["saved"], 0.5);
   EXPECT_EQ(page["device"], "cuda:0");

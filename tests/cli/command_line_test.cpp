@@ -27,6 +27,9 @@ std::string complaint(const std::vector<std::string>& args) {
 TEST(CommandLine, HelpAndVersionAreText) {
   EXPECT_NE(parse({"--help"}).text.find("doctor"), std::string::npos);
   EXPECT_EQ(parse({"--version"}).text.rfind("kiln ", 0), 0U);
+  EXPECT_EQ(parse({"version"}).text, parse({"--version"}).text);
+  EXPECT_EQ(parse({"-V"}).text, parse({"--version"}).text);
+  EXPECT_EQ(parse({"help", "bench", "op"}).text, parse({"bench", "op", "--help"}).text);
   EXPECT_NE(parse({"doctor", "--help"}).text.find("Example:\n  kiln doctor"), std::string::npos);
   EXPECT_FALSE(parse({"doctor", "--help"}).run);
 }
@@ -36,6 +39,12 @@ TEST(CommandLine, CommonOptionsAreTakenByEveryCommand) {
       parse({"doctor", "--json", "--seed", "18446744073709551615", "--device=cuda:3", "--out", "x"});
   EXPECT_TRUE(request.text.empty());
   EXPECT_TRUE(request.run);
+}
+
+TEST(CommandLine, TheBareNameShowsTheHelp) {
+  const std::vector<std::string> nothing;
+  EXPECT_FALSE(parse_command_line(nothing).run);
+  EXPECT_EQ(parse_command_line(nothing).text, parse({"--help"}).text);
 }
 
 TEST(CommandLine, UnknownNamesGetTheNearest) {
@@ -48,8 +57,9 @@ TEST(CommandLine, UnknownNamesGetTheNearest) {
 }
 
 TEST(CommandLine, WrongValuesSayWhatWasExpected) {
-  EXPECT_EQ(complaint({}), "no command given");
-  EXPECT_EQ(complaint({"doctor", "--device", "gpu"}), "unknown device 'gpu'");
+  EXPECT_EQ(complaint({"doctor", "--device", "gpu"}), "no complaint");
+  EXPECT_EQ(complaint({"doctor", "--device", "gpu:1"}), "no complaint");
+  EXPECT_EQ(complaint({"doctor", "--device", "gpus"}), "unknown device 'gpus'");
   for (const char* device : {"cuda:", "cuda:x", "cuda:-1", "cuda:99999", "CPU", ""}) {
     EXPECT_THROW(check_device_name(device), Error) << device;
   }

@@ -17,7 +17,7 @@ void no_progress(uint64_t, uint64_t) {}
 TEST(Convert, ThroughShardsAndDtypesAndBack) {
   const TempFolder folder;
   ConvertRequest fresh;
-  fresh.random = "nano";
+  fresh.fresh.sizes = {"nano"};
   fresh.to = folder / "fresh";
   fresh.seed = 5;
   const ConvertReport first = convert(fresh, no_progress);
@@ -50,7 +50,7 @@ TEST(Convert, ThroughShardsAndDtypesAndBack) {
   half.dtype = DType::bf16;
   const ConvertReport third = convert(half, no_progress);
   EXPECT_EQ(third.bytes * 2, first.bytes);
-  back.from = half.to;  // as in the source unless told otherwise
+  back.from = half.to;  // as in the source by default
   back.to = folder / "again";
   EXPECT_EQ(convert(back, no_progress).config.dtype, DType::bf16);
   for (const auto& e : fs::directory_iterator(folder.path()))
@@ -65,7 +65,7 @@ TEST(Convert, AConfigMakesAFreshModelOfItsShape) {
   config.model.tied = true;
   config.eos = {7};
   ConvertRequest request;
-  request.config = folder.write("c.json", hf_config_json(config));
+  request.fresh.model = folder.write("c.json", hf_config_json(config));
   request.to = folder / "out";
   request.dtype = DType::f16;
   (void)convert(request, no_progress);
@@ -79,16 +79,16 @@ TEST(Convert, AConfigMakesAFreshModelOfItsShape) {
 TEST(Convert, MistakesLeaveTheTargetAlone) {
   const TempFolder folder;
   ConvertRequest request;
-  request.random = "nano";
+  request.fresh.sizes = {"nano"};
   request.to = folder / "m";
   (void)convert(request, no_progress);
   const std::string before = folder.read("m/model.safetensors");
   request.seed = 1;
   EXPECT_NE(KILN_ERROR_OF(convert(request, no_progress)).find("is not empty"), std::string::npos);
   request.force = true;
-  request.random = "nanno";
+  request.fresh.sizes = {"nanno"};
   EXPECT_NE(KILN_ERROR_OF(convert(request, no_progress)).find("did you mean 'nano'?"), std::string::npos);
-  request.random = "nano";
+  request.fresh.sizes = {"nano"};
   const auto stop = [](uint64_t done, uint64_t) {
     if (done > 100'000) throw Error("stopped");
   };

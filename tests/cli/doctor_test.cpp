@@ -22,7 +22,7 @@ DoctorFacts healthy() {
 
 constexpr const char* kArchs = "90a-real;80";
 
-TEST(Doctor, NothingAmiss) { EXPECT_TRUE(find_problems(healthy(), true, kArchs, true).empty()); }
+TEST(Doctor, NoProblemsFound) { EXPECT_TRUE(find_problems(healthy(), true, kArchs, true).empty()); }
 
 TEST(Doctor, NoGpuInACpuBuildIsFineUnlessTheMachineHasOne) {
   DoctorFacts facts = healthy();

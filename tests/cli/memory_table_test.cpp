@@ -18,10 +18,10 @@ TEST(MemoryTable, ShowsGroupsBesideTagsAndLeavesEmptyTagsOut) {
             "parameters               memory, predicted peak\n"
             "  embedding    65.79 K     weights          20.00 MiB\n"
             "  attention    1.573 M     activations       3.00 KiB\n"
-            "  mlp          3.539 M     most at once     20.00 MiB\n"
+            "  mlp          3.539 M     peak             20.00 MiB\n"
             "  norms        3.328 K\n"
             "  head         65.79 K\n"
-            "  in all       5.247 M\n");
+            "  total        5.247 M\n");
   EXPECT_NE(memory_table({}, true, stats()).find("head            tied"), std::string::npos);
 }
 
@@ -33,19 +33,25 @@ TEST(MemoryTable, HasMoreTagsThanGroupsWhereNeeded) {
 }
 
 TEST(MemoryTable, ComparesPredictedWithMeasured) {
-  EXPECT_EQ(memory_comparison(stats(), stats()),
+  EXPECT_EQ(memory_comparison(stats(), stats(), true),
             "memory, peak       predicted    measured\n"
             "  weights          20.00 MiB   20.00 MiB\n"
             "  activations       3.00 KiB    3.00 KiB\n"
-            "  most at once     20.00 MiB   20.00 MiB\n"
+            "  peak             20.00 MiB   20.00 MiB\n"
             "  the same to the byte\n");
   MemoryStats other = stats();
   other.peak[Tag::data] = 64;
   other.peak[Tag::activation] -= 1024;
-  const std::string table = memory_comparison(stats(), other);
-  EXPECT_NE(table.find("batches                0 B        64 B  +64 bytes\n"), std::string::npos) << table;
-  EXPECT_NE(table.find("2.00 KiB  -1024 bytes\n"), std::string::npos) << table;
+  const std::string table = memory_comparison(stats(), other, true);
+  EXPECT_NE(table.find("batches                0 B        64 B  64 bytes more\n"), std::string::npos)
+      << table;
+  EXPECT_NE(table.find("2.00 KiB  1024 bytes less\n"), std::string::npos) << table;
   EXPECT_EQ(table.find("to the byte"), std::string::npos);
+  // Of a run that Ctrl-C ended, less is what there was so far.
+  const std::string stopped = memory_comparison(stats(), other, false);
+  EXPECT_NE(stopped.find("2.00 KiB\n"), std::string::npos) << stopped;
+  EXPECT_NE(stopped.find("64 B  64 bytes more\n"), std::string::npos) << stopped;
+  EXPECT_NE(stopped.find("the run was stopped before"), std::string::npos) << stopped;
 }
 
 TEST(MemoryTable, CountsForPeople) {

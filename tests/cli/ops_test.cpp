@@ -1,15 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "studies/op/ops_render.h"
+#include "base/json.h"
 #include "device/require_gpu.h"
 #include "ops/op_list.h"
+#include "studies/op/ops_render.h"
 
 namespace kiln::cli {
 namespace {
@@ -61,12 +61,13 @@ TEST(Ops, TextWrapsAtTheTerminalsWidth) {
 }
 
 TEST(Ops, JsonHasTheAgreedFields) {
-  const auto page = nlohmann::json::parse(ops_json(two_ops()));
-  ASSERT_EQ(page.size(), 1U);
+  const auto page = Json::parse(ops_json(two_ops()));
+  ASSERT_EQ(page.size(), 2U);
+  EXPECT_EQ(page.at("command"), "ops");
   const auto& linear = page.at("ops").at(0);
   EXPECT_EQ(linear.at("name"), "linear");
   EXPECT_EQ(linear.at("summary"), "y = x W^T");
-  const nlohmann::json expected = {
+  const Json expected = {
       {"name", "fast"}, {"device", "cuda"}, {"available", false}, {"reason", "the driver sees no GPU"}};
   EXPECT_EQ(linear.at("variants").at(0), expected);
   EXPECT_EQ(linear.at("variants").at(1).at("reason"), "");
@@ -103,9 +104,9 @@ TEST(Ops, ADeviceRunsItsOwnVariantsOnly) {
   for (const Device& device : {Device::cpu(), Device::meta(), Device::meta(DeviceType::cuda)}) {
     for (const OpListing& op : list_ops(device)) {
       for (const VariantListing& v : op.variants) {
-        if (v.reason.starts_with("takes at most")) continue;       // of a shape of its own
-        if (v.reason.starts_with("runs on the tensor")) continue;  // of a format of its own
-        if (v.reason.starts_with("is a rung of the ladder in bf16")) continue;
+        if (v.reason.starts_with("takes at most")) continue;       // of its own shape
+        if (v.reason.starts_with("runs on the tensor")) continue;  // of its own format
+        if (v.reason.starts_with("is a ladder step in bf16")) continue;
         EXPECT_EQ(v.available, v.device == device.target)
             << device.str() << " " << op.name << " " << v.reason;
       }

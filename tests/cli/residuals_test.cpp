@@ -1,16 +1,15 @@
 // The pages of `kiln residuals`: what they say comes from the rows.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "kiln/command_line.h"
-#include "kiln/residuals_pages.h"
+#include "studies/residuals/render.h"
 
 namespace kiln::cli {
 namespace {
-
-using nlohmann::json;
 
 ResidualsOpRequest norm_request() {
   ResidualsOpRequest r;
@@ -22,11 +21,11 @@ ResidualsOpRequest norm_request() {
 
 TEST(Residuals, UnfusedNormKeepsThreeOfFullSizeFusedOne) {
   const ResidualsOpReport report = op_residuals(norm_request());
-  const json page = json::parse(residuals_op_json(report));
+  const Json page = Json::parse(written(residuals_op_page(report), PageFormat::json));
   EXPECT_EQ(page.at("shape").at("rows"), 64);
   EXPECT_EQ(page.at("floor_bytes"), 64 * 640 * 4);
   int seen = 0;
-  for (const json& v : page.at("variants")) {
+  for (const Json& v : page.at("variants")) {
     const bool fused = v.at("variant") == "fused", composed = v.at("variant") == "composed";
     if (!fused && !composed) continue;
     ++seen;
@@ -59,16 +58,16 @@ TEST(Residuals, MeasuredOnTheCpuIsWhatMetaPredicted) {
 
 TEST(Residuals, TextFollowsTheRows) {
   ResidualsOpReport report = op_residuals(norm_request());
-  const std::string before = residuals_op_text(report);
+  const std::string before = written(residuals_op_page(report), PageFormat::text);
   EXPECT_NE(before.find("x (input)"), std::string::npos);
   report.variants[0].ledger.saved[0].producer = "somebody";
   report.variants[0].ledger.saved[0].input = false;
   report.variants[0].predicted.kept = std::size_t{777} << 20;
-  const std::string after = residuals_op_text(report);
+  const std::string after = written(residuals_op_page(report), PageFormat::text);
   EXPECT_NE(after.find("somebody"), std::string::npos);
   EXPECT_NE(after.find("777.00"), std::string::npos);
   report.variants[0].reason = "is not for today";
-  EXPECT_NE(residuals_op_text(report).find("is not for today"), std::string::npos);
+  EXPECT_NE(written(residuals_op_page(report), PageFormat::text).find("is not for today"), std::string::npos);
 }
 
 TEST(Residuals, NumbersAreTheSizesInOrder) {
@@ -90,7 +89,7 @@ TEST(Residuals, BlockPageFollowsTheRows) {
   r.block.rank.device = Device::meta();
   r.presets = {"baseline", "optimized"};
   ResidualsBlockReport report = block_report(r);
-  const json page = json::parse(residuals_block_json(report));
+  const Json page = Json::parse(written(residuals_block_page(report), PageFormat::json));
   ASSERT_EQ(page.at("blocks").size(), 2u);
   EXPECT_GT(page["blocks"][0].at("kept_bytes"), page["blocks"][1].at("kept_bytes"));
   EXPECT_EQ(page["blocks"][1].at("largest").size(), 4u);
@@ -98,9 +97,19 @@ TEST(Residuals, BlockPageFollowsTheRows) {
   report.blocks[1].predicted.kept = std::size_t{555} << 20;
   report.blocks[1].stack[0].recompute = Recompute::every(9);
   report.blocks[0].stack[0].recompute = Recompute::every(9);
-  const std::string text = residuals_block_text(report);
+  const std::string text = written(residuals_block_page(report), PageFormat::text);
   EXPECT_NE(text.find("555.00"), std::string::npos);
   EXPECT_NE(text.find("every:9"), std::string::npos);
+  report.blocks[1].predicted.freed = std::size_t{3} << 20;
+  const auto said = [&](const char* what) {
+    std::string page_text = written(residuals_block_page(report), PageFormat::text);
+    std::replace(page_text.begin(), page_text.end(), '\n', ' ');
+    return page_text.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(said("backward of optimized frees 3.00 MiB"));
+  report.blocks[1].predicted.freed = -(std::size_t{2} << 20);  // it leaves more than it frees
+  EXPECT_TRUE(said("backward of optimized takes 2.00 MiB"));
+  EXPECT_FALSE(said("backward of optimized frees"));
 }
 
 TEST(Residuals, RefusesWhatCannotBeAnswered) {

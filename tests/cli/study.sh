@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: study.sh KILN
-# Both studies at the tiny scale: every part is done; Ctrl-C keeps what is finished and the same command goes on; what
+# Both studies at the tiny scale: every part is done; Ctrl-C keeps what is finished and the same command resumes; what
 # was reduced is said; a part that cannot run is named and the others are done.
 set -euo pipefail
 kiln=$1
@@ -11,7 +11,7 @@ fail() {
   cat "$work/err" "$work/out" >&2
   exit 1
 }
-done_parts() { grep -c '"status": "done"' "$work/runs/study-2025-tiny/study.json" 2>/dev/null || true; }
+done_parts() { grep -c '"status": "ok"' "$work/runs/study-2025-tiny/study.json" 2>/dev/null || true; }
 study=("$kiln" study 2025 --scale tiny --device cpu --out "$work/runs")
 
 (trap - INT; exec "${study[@]}" >"$work/out" 2>"$work/err") &
@@ -25,12 +25,12 @@ kill -INT "$process"
 status=0
 wait "$process" || status=$?
 ((status == 0)) || fail "SIGINT: exit $status"
-grep -q 'stopped before the end; the same command goes on from there' "$work/out" || fail "does not say how it ended"
+grep -q 'stopped before the end; the same command resumes there' "$work/out" || fail "does not say how it ended"
 before=$(done_parts)
 ((before >= 1 && before < 17)) || fail "$before parts done"
 
 "${study[@]}" >"$work/out" 2>"$work/err" || fail "resume: exit $?"
-grep -q "$before of 17 parts were run before" "$work/out" || fail "does not go on from what is done"
+grep -q "$before of 17 parts were run before" "$work/out" || fail "does not resume from what is done"
 grep -q '^17 of 17 parts done' "$work/out" || fail "not all parts are done"
 grep -q '^Reduced: ' "$work/out" || fail "does not say that it is reduced"
 grep -q '  step: --size nano,micro,tiny instead of small,' "$work/out" || fail "does not say what is reduced"
@@ -54,17 +54,17 @@ grep -q 'fc1 output' "$work/out" || fail "by hand: another table"
 "$kiln" study 2026 --scale tiny --device cpu --out "$work/runs" --json \
   --only step-10b,profile,memory,memory-fused,residuals-block,residuals-block-16-heads,residuals-rms-norm,recompute,weighted-sum \
   >"$work/out" 2>"$work/err" || fail "2026: exit $?"
-[[ $(grep -c '"status": "done"' "$work/out") == 9 ]] || fail "2026: not all parts are done"
+[[ $(grep -c '"status": "ok"' "$work/out") == 9 ]] || fail "2026: not all parts are done"
 
 # A part that takes too long is named, the other is done; the next run tries it again.
 status=0
 "$kiln" study 2025 --scale tiny --device cpu --only step,precision-layernorm --part-timeout 1.5 --out "$work/odd" \
   >"$work/out" 2>"$work/err" || status=$?
 ((status == 1)) || fail "a part that takes too long: exit $status"
-grep -q '^precision-layernorm  *done' "$work/out" || fail "the other part is not done"
+grep -q '^precision-layernorm  *ok' "$work/out" || fail "the other part is not done"
 grep -q '^kiln: step: it took more than 1.5 s$' "$work/err" || fail "does not name the part"
 
 # Where no kernel runs, the parts that have something to say say it, and the others are named.
 "$kiln" study 2025 --scale tiny --device meta --out "$work/meta" >"$work/out" 2>"$work/err" || fail "meta: exit $?"
-grep -q '^memory  *done' "$work/out" || fail "meta: memory is not done"
-grep -q '^precision-accumulation  *not available' "$work/out" || fail "meta: what times is not said to be unavailable"
+grep -q '^memory  *ok' "$work/out" || fail "meta: memory is not done"
+grep -q '^precision-accumulation  *unavailable' "$work/out" || fail "meta: what times is not said to be unavailable"

@@ -4,21 +4,18 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "kiln/command_line.h"
-#include "studies/course/render.h"
 #include "rows/result_log.h"
+#include "studies/course/render.h"
 #include "support/has.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
 namespace {
-
-using nlohmann::json;
-using Status = PartReport::Status;
 
 const StudyPart& part(const char* study, std::string_view name) {
   for (const StudyPart& p : find_study(study).parts) {
@@ -29,9 +26,9 @@ const StudyPart& part(const char* study, std::string_view name) {
 
 // The value of an option of a part, at full scale.
 std::string value(const StudyPart& p, std::string_view option) {
-  const std::vector<std::string> words = words_of(p, StudyScale::full);
-  const auto found = std::find(words.begin(), words.end(), option);
-  return found == words.end() || found + 1 == words.end() ? "" : *(found + 1);
+  const std::vector<std::string> args = args_of(p, StudyScale::full);
+  const auto found = std::find(args.begin(), args.end(), option);
+  return found == args.end() || found + 1 == args.end() ? "" : *(found + 1);
 }
 
 TEST(StudyParts, HaveTheDocumentsSweeps) {
@@ -94,15 +91,15 @@ TEST(StudyParts, EveryCommandLineIsOneThatKilnTakes) {
     for (const StudyPart& p : study.parts) {
       EXPECT_TRUE(names.insert(p.name).second) << p.name << " twice";
       for (const StudyScale scale : {StudyScale::full, StudyScale::tiny}) {
-        std::vector<std::string> words = words_of(p, scale);
-        if (p.markdown) words.insert(words.end(), {"--format", "md"});
-        words.insert(words.end(), {"--device", "cpu", "--out", folder.path()});
-        if (p.command.starts_with("bench")) words.emplace_back("--dry-run");
+        std::vector<std::string> args = args_of(p, scale);
+        if (p.markdown) args.insert(args.end(), {"--format", "md"});
+        args.insert(args.end(), {"--device", "cpu", "--out", folder.path()});
+        if (p.command.starts_with("bench")) args.emplace_back("--dry-run");
         Request request;
-        EXPECT_NO_THROW(request = parse_command_line(words)) << shell_line(words);
+        EXPECT_NO_THROW(request = parse_command_line(args)) << shell_line(args);
         // The others have no dry run; the whole study at the tiny scale is in tests/cli/study.sh.
         if (!p.command.starts_with("bench")) continue;
-        EXPECT_NO_THROW(request.run()) << shell_line(words);
+        EXPECT_NO_THROW(request.run()) << shell_line(args);
       }
     }
   }
@@ -127,14 +124,14 @@ TEST(StudyParts, TinySaysWhatItTakesAway) {
 }
 
 TEST(StudyCommandLine, AStudyOfACommandIsItsPartsOfTheStudy) {
-  const auto said = [](const std::vector<std::string>& words) {
-    return KILN_ERROR_OF(parse_command_line(words).run());
+  const auto said = [](const std::vector<std::string>& args) {
+    return KILN_ERROR_OF(parse_command_line(args).run());
   };
   EXPECT_TRUE(has(said({"train", "--study", "2025"}), "no part of study 2025 is `kiln train`"));
-  EXPECT_TRUE(has(said({"bench", "step", "--study=2024", "--list"}), "the study is '2024'"));
+  EXPECT_TRUE(has(said({"bench", "step", "--study=2024", "--list"}), "there is no study '2024'"));
   EXPECT_TRUE(has(said({"study", "2025", "--only", "stepp"}), "did you mean 'step'?"));
   EXPECT_TRUE(has(said({"study", "2025", "--scale", "tinny"}), "did you mean 'tiny'?"));
-  EXPECT_TRUE(has(said({"study"}), "kiln study needs the name of one"));
+  EXPECT_TRUE(has(said({"study"}), "kiln study needs the name of a study"));
   testing::internal::CaptureStdout();
   parse_command_line(
       std::vector<std::string>{"memory", "--scale", "tiny", "--study", "2025", "--list", "--device", "meta"})
@@ -173,24 +170,24 @@ struct Fixture {
   StudyReport run() {
     ran.clear();
     return run_study(request,
-                     {[&](const std::vector<std::string>& words, const std::string& into) {
-                        ran.push_back(words.front());
-                        append_results(into, {R"({"gate":"passed"})", R"({"gate":"no memory"})"});
-                        PartRun r{.seconds = 2, .reason = {}, .page = cat("page of ", words.front(), "\n")};
-                        if (answers.contains(words.front())) r = answers[words.front()];
+                     {[&](const std::vector<std::string>& args, const std::string& into) {
+                        ran.push_back(args.front());
+                        append_results(into, {R"({"status":"ok","gate":"passed"})", R"({"status":"oom"})"});
+                        PartRun r{.seconds = 2, .reason = {}, .page = cat("page of ", args.front(), "\n")};
+                        if (answers.contains(args.front())) r = answers[args.front()];
                         stop = stop || r.stopped;
                         return r;
                       },
                       [](const std::string&) {}, [&] { return stop; }});
   }
-  json state() const { return json::parse(folder.read("study-2025-tiny/study.json")); }
+  Json state() const { return Json::parse(folder.read("study-2025-tiny/study.json")); }
 };
 
 TEST(Study, PartsRunOnceAndAreThereAfterwards) {
   Fixture f;
   const StudyReport report = f.run();
   EXPECT_EQ(f.ran, (std::vector<std::string>{"bench", "memory", "precision"}));
-  EXPECT_EQ(report.count(Status::done), 3U);
+  EXPECT_EQ(report.count(RowStatus::ok), 3U);
   EXPECT_EQ(report.seconds(), 6);
   EXPECT_EQ(report.parts[0].rows, 2U);
   EXPECT_EQ(report.parts[0].no_memory, 1U);
@@ -199,7 +196,7 @@ TEST(Study, PartsRunOnceAndAreThereAfterwards) {
   EXPECT_TRUE(has(page, "\npage of bench\n"));
   EXPECT_TRUE(has(page, "Reduced: --size nano instead of small."));
   EXPECT_TRUE(has(f.folder.read("study-2025-tiny/second.md"), "```\npage of memory\n```"));
-  const std::vector<json> rows = read_results(f.folder.path()).rows;
+  const std::vector<Json> rows = read_results(f.folder.path()).rows;
   ASSERT_EQ(rows.size(), 6U) << "rows are where those of all commands are, too";
   EXPECT_EQ(rows[2].at("study"), "2025");
   EXPECT_EQ(rows[2].at("part"), "second");
@@ -208,12 +205,13 @@ TEST(Study, PartsRunOnceAndAreThereAfterwards) {
   EXPECT_TRUE(f.ran.empty());
   EXPECT_TRUE(again.parts[2].reused);
   EXPECT_EQ(again.seconds(), 6);
-  EXPECT_TRUE(has(study_text(again), "3 of 3 parts were run before; --fresh runs them again"));
+  EXPECT_TRUE(has(written(study_page(again), PageFormat::text),
+                  "3 of 3 parts were run before; --fresh runs them again"));
   f.request.only = {"second"};
   f.request.fresh = true;
   f.run();
   EXPECT_EQ(f.ran, (std::vector<std::string>{"memory"}));
-  EXPECT_EQ(f.state().at("parts").at(0).at("status"), "done") << "what was not asked for is still known";
+  EXPECT_EQ(f.state().at("parts").at(0).at("status"), "ok") << "what was not asked for is still known";
   f.request.fresh = false;
   f.request.only.clear();
   f.request.device_name = "another machine";
@@ -224,38 +222,39 @@ TEST(Study, PartsRunOnceAndAreThereAfterwards) {
   EXPECT_EQ(f.ran.size(), 3U);
 }
 
-TEST(Study, APartThatFailsIsNamedAndTheRestGoesOn) {
+TEST(Study, APartThatFailsIsNamedAndTheRestContinues) {
   Fixture f;
   f.answers["bench"] = {
       .status = 1, .seconds = 1, .reason = "nothing could be timed", .page = "half a table\n"};
   f.answers["memory"] = {.signal = 9, .timed_out = true, .seconds = 600, .reason = {}, .page = {}};
   StudyReport report = f.run();
   EXPECT_EQ(f.ran.size(), 3U);
-  EXPECT_EQ(report.parts[0].status, Status::failed);
-  EXPECT_EQ(report.parts[1].status, Status::timed_out);
-  EXPECT_EQ(report.parts[2].status, Status::done);
-  const std::string text = study_text(report);
+  EXPECT_EQ(report.parts[0].status, RowStatus::failed);
+  EXPECT_EQ(report.parts[1].status, RowStatus::timeout);
+  EXPECT_EQ(report.parts[2].status, RowStatus::ok);
+  const std::string text = written(study_page(report), PageFormat::text);
   EXPECT_TRUE(has(text, "failed: first: nothing could be timed\n"));
-  EXPECT_TRUE(has(text, "timed out: second: it took more than 600 s\n"));
+  EXPECT_TRUE(has(text, "timeout: second: it took more than 600 s\n"));
   EXPECT_TRUE(has(text, "1 of 3 parts done"));
   EXPECT_TRUE(has(f.folder.read("study-2025-tiny/first.md"), "half a table")) << "what it printed is kept";
   f.answers["bench"] = {.status = 3, .seconds = 0, .reason = "no such device", .page = {}};
   f.answers.erase("memory");
   report = f.run();
   EXPECT_EQ(f.ran, (std::vector<std::string>{"bench", "memory"})) << "what failed is tried again";
-  EXPECT_EQ(report.parts[0].status, Status::unavailable);
+  EXPECT_EQ(report.parts[0].status, RowStatus::unavailable);
   f.answers["bench"] = {.signal = 11, .reason = {}, .page = {}};
   EXPECT_EQ(f.run().parts[0].reason, "it was ended by signal 11");
 }
 
-TEST(Study, StoppedItKeepsWhatIsDoneAndGoesOn) {
+TEST(Study, StoppedItKeepsWhatIsDoneAndResumes) {
   Fixture f;
   f.answers["memory"] = {.stopped = true, .reason = {}, .page = {}};
   StudyReport report = f.run();
   EXPECT_TRUE(report.stopped());
-  EXPECT_TRUE(has(study_text(report), "stopped before the end; the same command goes on from there"));
-  EXPECT_EQ(f.state().at("parts").at(0).at("status"), "done");
-  EXPECT_EQ(f.state().at("parts").at(1).at("status"), "not run");
+  EXPECT_TRUE(has(written(study_page(report), PageFormat::text),
+                  "stopped before the end; the same command resumes there"));
+  EXPECT_EQ(f.state().at("parts").at(0).at("status"), "ok");
+  EXPECT_EQ(f.state().at("parts").at(1).at("status"), "interrupted");
   EXPECT_EQ(f.state().at("stopped"), true);
   f.answers.clear();
   f.stop = false;
@@ -272,7 +271,7 @@ TEST(Study, OnMetaTimesAreNotAvailableAndTheRestIs) {
   f.request.on_meta = true;
   const StudyReport report = f.run();
   EXPECT_EQ(f.ran, (std::vector<std::string>{"memory", "precision"}));
-  EXPECT_EQ(report.parts[0].status, Status::unavailable);
+  EXPECT_EQ(report.parts[0].status, RowStatus::unavailable);
   EXPECT_FALSE(report.stopped());
 }
 
@@ -280,18 +279,18 @@ TEST(Study, PagesFollowTheParts) {
   Fixture f;
   StudyReport report = f.run();
   report.parts[1].seconds = 77.25;
-  report.parts[1].pictures = {"second/memory/a.svg"};
+  report.parts[1].charts = {"second/memory/a.svg"};
   const std::string page = study_markdown(report);
-  EXPECT_TRUE(has(page, "| second | another | done | [second.md](second.md) | 77.2 | 2 (1 OOM) | 1 |"));
+  EXPECT_TRUE(has(page, "| second | another | ok | [second.md](second.md) | 77.2 | 2 (1 OOM) | 1 |"));
   EXPECT_TRUE(has(page, "kiln precision toymodel --seed 0 --device cpu"));
   EXPECT_TRUE(has(page, "- third: as at full scale\n"));
   EXPECT_TRUE(has(study_part_page(report.request, report.parts[1], "words\n"), "![second/memory/a.svg]"));
   report.request.scale = StudyScale::full;
   EXPECT_FALSE(has(study_markdown(report), "Reduced"));
-  const json state = json::parse(study_json(report));
+  const Json state = study_page(report).json;
   EXPECT_EQ(state.at("parts").at(1).at("seconds"), 77.25);
   EXPECT_EQ(state.at("parts").at(1).at("page"), "second.md");
-  const json list = json::parse(study_list_json(f.request));
+  const Json list = Json::parse(study_list_json(f.request));
   EXPECT_EQ(list.at("parts").at(0).at("reduced"), "--size nano instead of small");
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: sweep_signals.sh KILN
-# Ctrl-C ends a sweep with what is done kept, printed and exit 0; the same command goes on; a cell that takes too long
+# Ctrl-C ends a sweep with what is done kept, printed and exit 0; the same command resumes; a cell that takes too long
 # is a row; no cell's process or folder is left behind.
 set -euo pipefail
 kiln=$1
@@ -27,18 +27,18 @@ kill -INT "$process"
 status=0
 wait "$process" || status=$?
 ((status == 0)) || fail "SIGINT: exit $status"
-grep -q 'stopped with 3 of 4 cells not run; the same command goes on from there' "$work/out" || fail "does not say how it ended"
+grep -q 'stopped with 3 of 4 cells not run; the same command resumes there' "$work/out" || fail "does not say how it ended"
 grep -q '^32 *5 ' "$work/out" || fail "the finished row is not shown"
 [[ $(rows) == 1 ]] || fail "expected the one finished row to be kept"
 compgen -G "$work/runs/cell-*" >/dev/null && fail "a cell's folder is left"
 
-# Goes on, gives up what takes too long, and repairs a torn line on the way.
+# Resumes, gives up what takes too long, and repairs a torn line on the way.
 printf '{"command":"bench st' >>"$work/runs/results.jsonl"
-"$kiln" "${sweep[@]}" --cell-timeout 10 >"$work/out" 2>"$work/err" || fail "resume: exit $?"
-grep -q '1 of 4 cells were measured before' "$work/out" || fail "does not go on from the stored row"
+"$kiln" "${sweep[@]}" --cell-timeout 4 >"$work/out" 2>"$work/err" || fail "resume: exit $?"
+grep -q '1 of 4 cells were measured before' "$work/out" || fail "does not resume from the stored row"
 grep -q 'the last line was cut off after 20 bytes and is removed' "$work/out" || fail "does not say that it repaired the file"
-grep -Eq '^32 *1000000 .*timed out' "$work/out" || fail "no row for the cell that took too long"
+grep -Eq '^32 *1000000 .*timeout' "$work/out" || fail "no row for the cell that took too long"
 [[ $(rows) == 4 ]] || fail "expected 4 stored rows, there are $(rows)"
 compgen -G "$work/runs/cell-*" >/dev/null && fail "a cell's folder is left"
-"$kiln" "${sweep[@]}" --cell-timeout 10 >"$work/out" 2>"$work/err" || fail "third: exit $?"
+"$kiln" "${sweep[@]}" --cell-timeout 4 >"$work/out" 2>"$work/err" || fail "third: exit $?"
 grep -q '4 of 4 cells were measured before' "$work/out" || fail "measures again what is stored"

@@ -2,19 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
+#include "kiln/bench_options.h"
+#include "kiln/options.h"
 #include "kiln/sweep_options.h"
-#include "kiln/sweep_pages.h"
 #include "rows/result_log.h"
+#include "studies/sweep/render.h"
 #include "support/temp_folder.h"
 
 namespace kiln::cli {
 namespace {
 
-using nlohmann::json;
-using Status = SweepCell::Status;
+using Status = RowStatus;
 
 TEST(Grid, AxesAndCells) {
   const std::vector<GridAxis> axes = read_axes({"ctx=128..512,96", "dtype=fp32,bf16,fp32"});
@@ -40,7 +40,8 @@ struct Fixture {
   std::function<CellRun(const GridCell&)> answer = [](const GridCell& cell) {
     CellRun run;
     const double ms = std::stod(cell[0].second) / 100;
-    run.rows = {json{{"command", "bench step"},
+    run.rows = {Json{{"command", "bench step"},
+                     {"status", "ok"},
                      {"gate", "passed"},
                      {"size", "nano"},
                      {"mode", "full"},
@@ -57,7 +58,7 @@ struct Fixture {
 
   Fixture() {
     request.command = "bench step";
-    request.words = {"bench", "step", "--batch=1"};
+    request.args = {"bench", "step", "--batch=1"};
     request.axes = read_axes({"ctx=100,200,400"});
     request.place = "here";
     request.out = folder.path();
@@ -97,17 +98,17 @@ TEST(Sweep, AnIdIsOfAllThatDecidesAndOfNothingElse) {
   const std::string id = cell_id(f.request, cell);
   EXPECT_EQ(id.size(), 16U);
   SweepRequest other = f.request;
-  other.words = {"bench", "--batch=1", "step"};
+  other.args = {"bench", "--batch=1", "step"};
   EXPECT_EQ(cell_id(other, cell), id);
   other.out = "elsewhere";
   other.timeout = 1;
   EXPECT_EQ(cell_id(other, cell), id);
-  other.words.push_back("--clip=1");
+  other.args.push_back("--clip=1");
   EXPECT_NE(cell_id(other, cell), id);
   EXPECT_NE(cell_id(f.request, {{"ctx", "101"}}), id);
 }
 
-TEST(Sweep, StoppedItKeepsWhatIsDoneAndGoesOn) {
+TEST(Sweep, StoppedItKeepsWhatIsDoneAndResumes) {
   Fixture f;
   const auto whole = f.answer;
   f.answer = [&](const GridCell& cell) {
@@ -122,10 +123,11 @@ TEST(Sweep, StoppedItKeepsWhatIsDoneAndGoesOn) {
   const SweepReport first = f.run();
   EXPECT_TRUE(first.stopped());
   EXPECT_EQ(f.runs, 2);
-  EXPECT_EQ(first.cells[0].status, Status::done);
-  EXPECT_EQ(first.cells[1].status, Status::left);
+  EXPECT_EQ(first.cells[0].status, Status::ok);
+  EXPECT_EQ(first.cells[1].status, Status::interrupted);
   EXPECT_EQ(read_results(f.folder.path()).rows.size(), 1U);
-  EXPECT_NE(sweep_page(first, PageFormat::text).find("stopped with 2 of 3 cells not run"), std::string::npos);
+  EXPECT_NE(written(sweep_page(first), PageFormat::text).find("stopped with 2 of 3 cells not run"),
+            std::string::npos);
   f.stop = false;
   f.answer = whole;
   const SweepReport second = f.run();
@@ -145,14 +147,41 @@ TEST(Sweep, ATimeOutIsARowThatALongerTimeTriesAgain) {
     return run;
   };
   const SweepReport report = f.run();
-  EXPECT_EQ(report.cells[0].status, Status::timed_out);
+  EXPECT_EQ(report.cells[0].status, Status::timeout);
   EXPECT_EQ(report.cells[0].reason, "it took more than 5 s");
-  EXPECT_NE(sweep_page(report, PageFormat::text).find("timed out"), std::string::npos);
+  EXPECT_NE(written(sweep_page(report), PageFormat::text).find("timeout"), std::string::npos);
   f.run();
   EXPECT_EQ(f.runs, 1);
   f.request.timeout = 50;
   f.run();
   EXPECT_EQ(f.runs, 2);
+}
+
+TEST(Sweep, CellsThatHaveNoTimesSayWhyInFourWords) {
+  Fixture f;
+  f.request.axes = read_axes({"ctx=100,200,300,400,500"});
+  const auto whole = f.answer;
+  f.answer = [&](const GridCell& cell) {
+    const std::string& ctx = cell[0].second;
+    CellRun run;
+    if (ctx == "100") run.rows = {Json{{"status", "oom"}, {"gate", "not-verified"}, {"reason", "9 GiB"}}};
+    if (ctx == "200")
+      run.rows = {Json{{"status", "unsupported"}, {"gate", "not-verified"}, {"reason", "fp64"}}};
+    if (ctx == "300") run.timed_out = true;
+    if (ctx == "400") run.status = 1, run.reason = "the loss is nan";
+    return ctx == "500" ? whole(cell) : run;
+  };
+  const SweepReport report = f.run();
+  const Json page = Json::parse(written(sweep_page(report), PageFormat::json));
+  const char* const words[] = {"oom", "unsupported", "timeout", "failed", "ok"};
+  const std::string text = written(sweep_page(report), PageFormat::text);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(page.at("cells").at(i).at("status"), words[i]);
+    EXPECT_EQ(page.at("rows").at(i).at("status"), words[i]);
+    EXPECT_EQ(page.at("rows").at(i).at("gate"), i == 4 ? "passed" : "not-verified");
+  }
+  for (const char* word : {"OOM", "unsupported", "timeout", "failed"})
+    EXPECT_NE(text.find(cat(" ", word)), std::string::npos) << word << "\n" << text;
 }
 
 TEST(Sweep, NoMemoryIsAResultAndAFailureIsTriedAgain) {
@@ -161,13 +190,13 @@ TEST(Sweep, NoMemoryIsAResultAndAFailureIsTriedAgain) {
   f.answer = [](const GridCell&) {
     CellRun run;
     run.status = 1;
-    run.rows = {json{{"gate", "no memory"}, {"reason", "it needs 9 GiB"}}};
+    run.rows = {Json{{"status", "oom"}, {"reason", "it needs 9 GiB"}}};
     return run;
   };
   const SweepReport full = f.run();
-  EXPECT_EQ(full.cells[0].status, Status::no_memory);
-  EXPECT_NE(sweep_page(full, PageFormat::text).find("OOM"), std::string::npos)
-      << sweep_page(full, PageFormat::text);
+  EXPECT_EQ(full.cells[0].status, Status::oom);
+  EXPECT_NE(written(sweep_page(full), PageFormat::text).find("OOM"), std::string::npos)
+      << written(sweep_page(full), PageFormat::text);
   f.run();
   EXPECT_EQ(f.runs, 1);
 
@@ -207,8 +236,8 @@ TEST(Sweep, ATornLineCostsItsCellAndIsSaid) {
   f.folder.write("results.jsonl", text.substr(0, text.size() - 20));
   const SweepReport report = f.run();
   EXPECT_EQ(f.runs, 4);
-  ASSERT_FALSE(report.remarks.empty());
-  EXPECT_NE(report.remarks[0].find("cut off"), std::string::npos);
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_NE(report.notes[0].find("cut off"), std::string::npos);
   EXPECT_EQ(report.rows().size(), 3U);
   EXPECT_EQ(read_results(f.folder.path()).rows.size(), 3U);
 }
@@ -223,42 +252,54 @@ TEST(Sweep, AFolderThatCannotBeWrittenIsSaidBeforeAnythingRuns) {
 TEST(Sweep, PagesFollowTheRows) {
   Fixture f;
   const SweepReport report = f.run();
-  const json page = json::parse(sweep_page(report, PageFormat::json));
+  const Json page = Json::parse(written(sweep_page(report), PageFormat::json));
   EXPECT_EQ(page.at("command"), "bench step");
-  EXPECT_EQ(page.at("grid").at("ctx"), json({"100", "200", "400"}));
+  EXPECT_EQ(page.at("grid").at("ctx"), Json({"100", "200", "400"}));
   EXPECT_EQ(page.at("cells").size(), 3U);
-  EXPECT_EQ(page.at("cells").at(1).at("status"), "done");
+  EXPECT_EQ(page.at("cells").at(1).at("status"), "ok");
   EXPECT_EQ(page.at("rows").at(1).at("mean_ms"), 2.0);
   EXPECT_FALSE(page.at("stopped").get<bool>());
   ASSERT_EQ(page.at("scaling").size(), 1U);
   EXPECT_NEAR(page.at("scaling").at(0).at("exponent").get<double>(), 1, 1e-9);
-  EXPECT_NE(sweep_page(report, PageFormat::csv).find("ctx,ms mean,"), std::string::npos);
-  EXPECT_NE(sweep_page(report, PageFormat::markdown).find("| ctx | ms mean |"), std::string::npos);
-  EXPECT_NE(sweep_page(report, PageFormat::latex).find("\\toprule\nctx & ms mean"), std::string::npos);
+  EXPECT_NE(written(sweep_page(report), PageFormat::csv).find("ctx,size,mode,"), std::string::npos);
+  EXPECT_NE(
+      written(sweep_page(report), PageFormat::markdown).find("| ctx | size | precision | gate | ms p50 |"),
+      std::string::npos);
+  EXPECT_NE(written(sweep_page(report), PageFormat::latex)
+                .find("\\toprule\nctx & size & precision & gate & ms p50"),
+            std::string::npos);
 }
 
 TEST(Sweep, WordsOfACellAreThoseThatWereTyped) {
-  CLI::App app("", "kiln bench");
-  CLI::App* step = app.add_subcommand("step");
-  std::string size, ctx, format;
+  CommonOptions common;
+  Options no_common;
+  Command bench("bench", "", "");
+  Command& step = bench.sub("step", "", "");
+  std::string size, ctx;
+  PageFormat format = PageFormat::text;
   std::vector<std::string> shapes;
   bool split = false;
-  step->add_option("--size", size);
-  step->add_option("--ctx,--context", ctx);
-  step->add_option("--format", format);
-  step->add_option("--shape", shapes)->allow_extra_args(false);
-  step->add_flag("--split", split);
-  const auto sweep = add_sweep_options(step);
-  app.parse("step --size small --split --format md --grid ctx=1,2 --shape a=1 --shape b=2");
-  CommonOptions common;
+  SweepOptions sweep;
+  step.opt("--size", size, "");
+  step.opt("--ctx,--context", ctx, "").was("--length");
+  step.opt("--shape", shapes, "").repeat();
+  step.opt("--split", split, "");
+  add_page_options(step, format);
+  add_sweep_options(step, sweep);
+  const std::vector<std::string> typed = {"step",   "--size",  "small",   "--split", "--format", "md",
+                                          "--grid", "ctx=1,2", "--shape", "a=1,c=3", "--shape",  "b=2"};
+  step.run = [] {};
+  parse_arguments(bench, no_common, typed);
+  EXPECT_EQ(sweep.grid, std::vector<std::string>{"ctx=1,2"});
   common.device = "cpu";
-  EXPECT_EQ(shared_words(*step, common),
-            (std::vector<std::string>{"bench", "step", "--size=small", "--shape=a=1", "--shape=b=2",
-                                      "--split", "--seed=0", "--device=cpu"}));
-  EXPECT_EQ(cell_words(*step, {{"ctx", "1"}}, {}), (std::vector<std::string>{"--ctx=1"}));
-  EXPECT_EQ(cell_words(*step, {{"split", "on"}, {"rows", "4"}, {"cols", "5"}}, {"rows", "cols"}),
+  const SweptCommand command = swept(step, common);
+  EXPECT_EQ(command.args, (std::vector<std::string>{"bench", "step", "--size=small", "--shape=a=1,c=3",
+                                                    "--shape=b=2", "--split", "--seed=0", "--device=cpu"}));
+  EXPECT_EQ(cell_args(command, {{"ctx", "1"}}, {}), (std::vector<std::string>{"--ctx=1"}));
+  EXPECT_EQ(cell_args(command, {{"length", "1"}}, {}), (std::vector<std::string>{"--length=1"}));
+  EXPECT_EQ(cell_args(command, {{"split", "on"}, {"rows", "4"}, {"cols", "5"}}, {"rows", "cols"}),
             (std::vector<std::string>{"--split", "--shape=rows=4,cols=5"}));
-  EXPECT_TRUE(cell_words(*step, {{"split", "off"}}, {}).empty());
+  EXPECT_TRUE(cell_args(command, {{"split", "off"}}, {}).empty());
 }
 
 }  // namespace

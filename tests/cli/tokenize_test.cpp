@@ -77,7 +77,7 @@ TEST(Tokenize, MistakesLeaveTheFolderAlone) {
   request.pattern = "gtp2";
   EXPECT_NE(KILN_ERROR_OF(tokenize(request, no_progress)).find("there is no pattern"), std::string::npos);
   EXPECT_EQ(folder.read("out/dataset.json"), before);
-  request.train_bpe = 0;
+  request.train_bpe.reset();
   request.pattern.clear();
   request.tokenizer = "byte";
   EXPECT_EQ(tokenize(request, no_progress).tokenizer, "byte");

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "train/run/train.h"
 #include "support/temp_folder.h"
 #include "support/train_record.h"
+#include "train/run/train.h"
 
 namespace kiln::cli {
 namespace {
@@ -25,7 +25,7 @@ struct Folder {
     TrainRequest r;
     r.run = folder / cat("run-", ranks, "-", strategy, "-", precision);
     r.text = folder / "bricks.txt";
-    r.size = "nano";
+    r.sizes = {"nano"};
     r.steps = 3;
     r.batch = 8;
     r.context = 24;
@@ -109,7 +109,7 @@ TEST(TrainCanonical, WithoutItTheBitsAreOthers) {
   TrainRequest r = f.request(1, "none", "fp32");
   const Bits one = bits_of(r);
   r.canonical = false;
-  r.chunks = 0;
+  r.chunks.reset();
   r.run = f.folder / "plain";
   EXPECT_NE(bits_of(r).norms, one.norms) << "or the test above would say nothing";
 }
@@ -125,7 +125,7 @@ TEST(TrainCanonical, AccumulationIsPartOfTheBatch) {
   expect_same(bits_of(r), one);
 }
 
-TEST(TrainCanonical, GoesOnWithAnotherNumberOfRanks) {
+TEST(TrainCanonical, ResumesWithAnotherNumberOfRanks) {
   const Folder f;
   TrainRequest r = f.request(1, "none", "bf16");
   r.steps = 4;
@@ -177,8 +177,8 @@ TEST(TrainCanonical, WhatCannotBeIsSaidInALine) {
   EXPECT_EQ(said([](TrainRequest& r) { r.canonical = false; }),
             "--chunks says how --canonical cuts a step's batch");
   // Chosen by itself where nothing is said.
-  EXPECT_EQ(said([](TrainRequest& r) { r.chunks = 0; }), "");
-  EXPECT_NE(said([](TrainRequest& r) { r.chunks = 0, r.batch = 9; }).find("1 chunks on 2 ranks"),
+  EXPECT_EQ(said([](TrainRequest& r) { r.chunks.reset(); }), "");
+  EXPECT_NE(said([](TrainRequest& r) { r.chunks.reset(), r.batch = 9; }).find("1 chunks on 2 ranks"),
             std::string::npos);
 }
 

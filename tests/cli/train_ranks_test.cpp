@@ -1,13 +1,13 @@
-// kiln train on several ranks of one process: the same run as on one, split; and what cannot be is said in a
-// line before anything is read.
+// kiln train on several ranks of one process: the same run as on one, split; and what cannot be is reported
+// in a line before anything is read.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "base/error.h"
-#include "train/run/train.h"
 #include "support/temp_folder.h"
 #include "support/train_record.h"
+#include "train/run/train.h"
 
 namespace kiln::cli {
 namespace {
@@ -65,7 +65,7 @@ TEST(TrainRanks, SeveralRanksTrainAsOneDoes) {
   EXPECT_FALSE(alone.checkpoint.empty());
 }
 
-TEST(TrainRanks, ARunGoesOnWithAnotherNumberOfRanks) {
+TEST(TrainRanks, ARunResumesWithAnotherNumberOfRanks) {
   const Folder f;
   const std::atomic<bool> stop{false};
   TrainRequest r = f.request(1, "none");
@@ -113,7 +113,8 @@ TEST(TrainRanks, WhatCannotBeIsSaidInALine) {
             "--batch is 7 and --ranks is 2: the batch does not divide among them / --batch 8 does");
   EXPECT_EQ(said([](TrainRequest& r) { r.ranks = 8; }),
             "--batch is 6 and --ranks is 8: some ranks would have no sequence / --batch 8 does");
-  EXPECT_EQ(said([](TrainRequest& r) { r.ranks = 0; }), "--ranks is 0; expected 1 or more / ");
+  EXPECT_EQ(said([](TrainRequest& r) { r.ranks = 0; }),
+            "--ranks is '0'; expected a whole number from 1 to 65536 / ");
   EXPECT_EQ(said([](TrainRequest& r) { r.strategy = "none"; }),
             "--strategy is 'none', and there are 2 ranks: each would train a model of its own / ddp:bucketed "
             "is the usual one");
@@ -121,8 +122,10 @@ TEST(TrainRanks, WhatCannotBeIsSaidInALine) {
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.transport = "smoke"; }).find("--transport is 'smoke'"),
             std::string::npos);
-  EXPECT_EQ(said([](TrainRequest& r) { r.wire = "int8"; }), "--wire is 'int8'; expected fp32 or bf16 / ");
-  EXPECT_EQ(said([](TrainRequest& r) { r.bucket_mb = -1; }), "--bucket-mb is -1; expected 0 or more / ");
+  EXPECT_EQ(said([](TrainRequest& r) { r.wire = "int8"; }),
+            "--grad-comm-dtype is 'int8'; expected one of: fp32, bf16 / ");
+  EXPECT_EQ(said([](TrainRequest& r) { r.bucket_mb = -1; }),
+            "--bucket-mb is '-1'; expected a number of 0 or more / ");
 }
 
 TEST(TrainRanks, AllRanksStopAfterTheSameStep) {

@@ -1,13 +1,14 @@
-// A run that was stopped, or killed, and taken up again ends with the same bytes as one that never was.
+// A run that was stopped, or killed, and resumed ends with the same bytes as one that never was.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "train/run/train.h"
+#include "base/json.h"
+#include "support/json_file.h"
 #include "support/temp_folder.h"
+#include "train/run/train.h"
 
 namespace kiln::cli {
 namespace {
@@ -20,9 +21,9 @@ struct Record final : TrainView {
   std::vector<std::string> warnings;
   std::vector<int64_t> saved;
   int64_t stop_after = -1;  // steps
-  bool die = false;         // as if killed: by an error nobody expects
+  bool die = false;         // as if killed: by an unexpected error
   std::atomic<bool> stop{false};
-  std::string in_the_way;  // a file that stands there once training begins
+  std::string in_the_way;  // a file that is there once training begins
   void on_setup(const TrainRequest&, const TrainSetup& s) override {
     setup = s;
     if (!in_the_way.empty()) std::ofstream(in_the_way) << "x";
@@ -64,12 +65,14 @@ std::string content(const TempFolder& folder, const std::string& run) {
 struct Case {
   std::string precision;
   int micro_steps;
+  std::string optimizer = "adamw";
 };
 
 class Resume : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Runs, Resume,
                          testing::Values(Case{"fp32", 1}, Case{"fp32", 4}, Case{"bf16", 1}, Case{"bf16", 4},
-                                         Case{"autocast", 1}, Case{"pure-bf16", 2}, Case{"fp16", 1}));
+                                         Case{"autocast", 1}, Case{"pure-bf16", 2}, Case{"fp16", 1},
+                                         Case{"fp32", 2, "sgd"}, Case{"bf16", 1, "sgd"}));
 
 TEST_P(Resume, StoppedOrKilledItEndsWithTheSameBytes) {
   const TempFolder folder;
@@ -77,13 +80,14 @@ TEST_P(Resume, StoppedOrKilledItEndsWithTheSameBytes) {
     TrainRequest r = request(folder, run);
     r.precision = GetParam().precision;
     r.micro_steps = GetParam().micro_steps;
+    r.optimizer.name = GetParam().optimizer;
     return r;
   };
   Record straight;
   EXPECT_EQ(train(with("straight"), straight, straight.stop).steps, 12);
   EXPECT_EQ(straight.saved, (std::vector<int64_t>{5, 10, 12}));
 
-  Record before, after;  // stopped: saves where it stands
+  Record before, after;  // stopped: saves where it is
   before.stop_after = 6;
   const TrainOutcome half = train(with("stopped"), before, before.stop);
   EXPECT_GE(half.steps, 6);
@@ -110,7 +114,7 @@ TEST_P(Resume, StoppedOrKilledItEndsWithTheSameBytes) {
   EXPECT_EQ(content(folder, "killed"), content(folder, "straight"));
 }
 
-// Whoever asked it to stop may be about to kill it: nothing comes between the step and the save.
+// The sender of the signal may be about to kill it: nothing comes between the step and the save.
 TEST(TrainResume, ASignalWaitsForTheSaveAndNothingElse) {
   struct Order final : TrainView {
     std::string events;
@@ -127,7 +131,8 @@ TEST(TrainResume, ASignalWaitsForTheSaveAndNothingElse) {
   EXPECT_LT(outcome.steps, 12);
   EXPECT_EQ(stopped.events, "s");
   EXPECT_EQ(outcome.sample, "");
-  r.eval_every = r.save_every = 6;
+  r.eval_every = 6;
+  r.save_every = 6;
   r.run = folder / "other";
   struct Whole final : TrainView {
     std::string events;
@@ -176,9 +181,10 @@ TEST(TrainResume, AModelFromAFolderKeepsItsShapeAndItsTokenizer) {
   EXPECT_EQ(second.setup.model.vocab, 257);
   EXPECT_LT(second.losses.front(), first.losses.front() - 0.1);  // it begins where the other ended
   from.kv_heads = 1;
-  EXPECT_NE(KILN_ERROR_OF(check_request(from), 0).find("has weights for"), std::string::npos);
+  EXPECT_NE(KILN_ERROR_OF(check_request(from), 0).find("has weights of another shape"), std::string::npos);
 
-  nlohmann::json config = nlohmann::json::parse(std::ifstream(source.checkpoint + "/config.json"));
+  std::ifstream config_file(source.checkpoint + "/config.json");
+  Json config = json_of(config_file);
   config["vocab_size"] = 300;
   TrainRequest padded = request(folder, "padded");
   padded.model = folder.write("padded.json", config.dump());
@@ -202,7 +208,7 @@ TEST(TrainResume, AFinishedRunHasNothingLeftToDo) {
   Record third;
   EXPECT_EQ(train(more, third, third.stop).steps_now, 2);
   ASSERT_EQ(third.warnings.size(), 1u);
-  EXPECT_EQ(third.warnings[0], "going on with other options: steps was 12, is 14");
+  EXPECT_EQ(third.warnings[0], "resuming with other options: steps was 12, is 14");
 }
 
 TEST(TrainResume, FreshMovesTheEarlierRunAside) {
@@ -229,9 +235,12 @@ TEST(TrainResume, AnotherModelTokenizerOrTextIsRefusedAndTheRunStays) {
     Record record;
     return KILN_ERROR_OF(train(r, record, record.stop));
   };
-  EXPECT_NE(said([](TrainRequest& r) { r.size = "tiny"; }).find("this run has"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.sizes = {"tiny"}; }).find("this run has"), std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.precision = "bf16"; }).find("the precision fp32; this run has bf16"),
             std::string::npos);
+  EXPECT_NE(
+      said([](TrainRequest& r) { r.optimizer.name = "sgd"; }).find("the optimizer adamw; this run has sgd"),
+      std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.tied = true; }).find("tied embeddings"), std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.context = 17; }).find("17"), std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.held_out = 0.4; }).find("token"), std::string::npos);
@@ -245,7 +254,7 @@ TEST(TrainResume, ASaveThatFailsIsLoudAndAtTheEndAnError) {
   record.in_the_way = folder / "run/checkpoints";
   const std::string said = KILN_ERROR_OF(train(r, record, record.stop));
   EXPECT_NE(said.find("the last save failed: cannot write"), std::string::npos) << said;
-  EXPECT_EQ(record.losses.size(), 12u);  // it went on
+  EXPECT_EQ(record.losses.size(), 12u);  // it continued
   ASSERT_EQ(record.warnings.size(), 3u);
   EXPECT_EQ(record.warnings[0].find("STEP 5 WAS NOT SAVED: "), 0u);
   TrainRequest strict = r;

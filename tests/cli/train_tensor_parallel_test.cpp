@@ -1,11 +1,11 @@
 // kiln train --tp: the same run as on one rank, from nothing, from a folder with weights or from a checkpoint
-// of any layout; and what cannot be is said in a line before anything is read.
+// of any layout; and what cannot be is reported in a line before anything is read.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "train/run/train.h"
 #include "support/temp_folder.h"
 #include "support/train_record.h"
+#include "train/run/train.h"
 
 namespace kiln::cli {
 namespace {
@@ -81,7 +81,8 @@ TEST(TrainTensorParallel, WhatCannotBeIsSaidInALine) {
       said([](TrainRequest& r) { r.tensor_ranks = 3; }),
       "--ranks is 4 and --tp is 3: the ranks do not divide into models of 3 / --ranks is data-parallel x "
       "tensor-parallel ranks: --ranks 6, say");
-  EXPECT_EQ(said([](TrainRequest& r) { r.tensor_ranks = 0; }), "--tp is 0; expected 1 or more / ");
+  EXPECT_EQ(said([](TrainRequest& r) { r.tensor_ranks = 0; }),
+            "--tp is '0'; expected a whole number from 1 to 65536 / ");
   EXPECT_EQ(said([](TrainRequest& r) { r.batch = 5; }),
             "--batch is 5 and --ranks is 4, 2 models of 2 ranks: the batch does not divide among them / "
             "--batch 6 does");
@@ -89,12 +90,12 @@ TEST(TrainTensorParallel, WhatCannotBeIsSaidInALine) {
             "--strategy is 'none', and there are 2 ranks: each would train a model of its own / ddp:bucketed "
             "is the usual one");
   EXPECT_EQ(said([](TrainRequest& r) { r.ranks = r.tensor_ranks = 8, r.batch = 8, r.strategy = "none"; }),
-            "4 heads do not divide among 8 tensor-parallel ranks / each takes as many: choose ranks that "
-            "divide heads, key/value heads and d_ff");
+            "4 heads do not divide among 8 tensor-parallel ranks / choose a number of ranks that "
+            "divides heads, key/value heads and d_ff");
 }
 
 // One run, each part of it in another layout: the losses of a run in one go.
-TEST(TrainTensorParallel, ARunGoesOnInAnotherLayout) {
+TEST(TrainTensorParallel, ARunResumesInAnotherLayout) {
   const Folder f;
   const std::atomic<bool> stop{false};
   auto level = [&](int ranks, int tensor, const std::string& strategy, const std::string& run) {

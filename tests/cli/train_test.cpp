@@ -4,9 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "data/tokenize.h"
 #include "kiln/console/train_view.h"
 #include "support/temp_folder.h"
@@ -73,7 +73,7 @@ TEST(Train, LearnsKilnsOwnSourcesWithAVocabularyOfTheirOwn) {
   const TempFolder folder;
   TrainRequest r = small("");
   r.run = folder / "run";
-  r.vocab = 400;
+  r.train_bpe = 400;
   const Record record = run(r);
   EXPECT_EQ(record.setup.model.vocab, 400);
   EXPECT_EQ(record.setup.text, "kiln's own sources");
@@ -126,8 +126,8 @@ TEST(Train, HalfPrecisionFollowsFullPrecision) {
   r.precision = "bf16";
   const std::vector<double> half = run(r).losses;
   EXPECT_NE(half, full);
-  EXPECT_NEAR(half.front(), full.front(), 0.02 * full.front());
-  EXPECT_NEAR(half.back(), full.back(), 0.1 * full.front());
+  EXPECT_NEAR(half.front(), full.front(), 4e-3);  // three times what is seen, of losses of 5.6
+  EXPECT_NEAR(half.back(), full.back(), 0.03);
 }
 
 TEST(Train, EveryPrecisionAndPresetCanBeNamed) {
@@ -141,13 +141,13 @@ TEST(Train, EveryPrecisionAndPresetCanBeNamed) {
       r.precision = precision;
       r.preset = preset;
       const std::vector<double> losses = run(r).losses;
-      EXPECT_NEAR(losses.back(), full.back(), 0.1 * full.front()) << precision << " " << preset;
+      EXPECT_NEAR(losses.back(), full.back(), 0.015) << precision << " " << preset;  // 0.005 is seen
     }
   }
   r.precision = "fp32";
   r.variants = "linear_cross_entropy=fused,qkv=fused";
   r.recompute = "every:2";
-  EXPECT_NEAR(run(r).losses.back(), full.back(), 1e-3);
+  EXPECT_NEAR(run(r).losses.back(), full.back(), 1e-5);  // 4e-7 is seen
 }
 
 TEST(Train, TokensThatWereMadeBeforeGiveTheSameRun) {
@@ -168,7 +168,7 @@ TEST(Train, EveryStepAndEvaluationIsALineOfTheMetrics) {
   TrainRequest r = small(folder / "rhyme.txt");
   r.steps = 4;
   {
-    ConsoleView view(r.run);
+    ConsoleView view;
     const std::atomic<bool> stop{false};
     testing::internal::CaptureStderr();
     train(r, view, stop);
@@ -179,15 +179,15 @@ TEST(Train, EveryStepAndEvaluationIsALineOfTheMetrics) {
     EXPECT_GT(view.of_peak(), 0);
   }
   std::ifstream file(folder / "run/metrics.jsonl");
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
   ASSERT_EQ(lines.size(), 5u);
   for (int s = 0; s < 4; ++s) {
     EXPECT_EQ(lines[s]["step"], s + 1);
     EXPECT_GT(lines[s]["loss"].get<double>(), 0);
     EXPECT_GT(lines[s]["grad_norm"].get<double>(), 0);
     EXPECT_GE(lines[s]["host_wait_ms"].get<double>(), 0);
-    EXPECT_FALSE(lines[s].contains("stall_ms"));  // the CPU has no stream that could stand still
+    EXPECT_FALSE(lines[s].contains("stall_ms"));  // the CPU has no stream that could stall
   }
   EXPECT_TRUE(lines[4].contains("validation_loss"));
 }
@@ -209,11 +209,11 @@ TEST(Train, RefusesWhatCannotBeInOneLine) {
     }
     return std::string("nothing");
   };
-  EXPECT_NE(said([](TrainRequest& r) { r.vocab = 12; }).find("12"), std::string::npos);
-  EXPECT_NE(said([](TrainRequest& r) { r.vocab = 300, r.tokenizer = "x"; }).find("only one of them"),
+  EXPECT_NE(said([](TrainRequest& r) { r.train_bpe = 12; }).find("12"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.train_bpe = 300, r.tokenizer = "x"; }).find("only one of them"),
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.text = "/nowhere"; }).find("/nowhere"), std::string::npos);
-  EXPECT_NE(said([](TrainRequest& r) { r.size = "nan"; }).find("did you mean 'nano'?"), std::string::npos);
+  EXPECT_NE(said([](TrainRequest& r) { r.sizes = {"nan"}; }).find("did you mean 'nano'?"), std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.precision = "bf15"; }).find("did you mean 'bf16'?"),
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.recompute = "blocks"; }).find("did you mean 'block'?"),
@@ -225,13 +225,13 @@ TEST(Train, RefusesWhatCannotBeInOneLine) {
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.variants = "attention=flush"; }).find("flash"), std::string::npos);
   EXPECT_NE(said([&](TrainRequest& r) { r.text = folder / "short.txt"; }).find("token"), std::string::npos);
-  const std::string too_large = said([](TrainRequest& r) { r.size = "leaderboard8b", r.batch = 4000; });
+  const std::string too_large = said([](TrainRequest& r) { r.sizes = {"leaderboard8b"}, r.batch = 4000; });
   for (const char* part : {" of memory; ", "param ", "grad ", "optim ", "activation ", "--batch"})
     EXPECT_NE(too_large.find(part), std::string::npos) << part << " in: " << too_large;
   EXPECT_NE(said([](TrainRequest& r) { r.variants = "linear=lt"; }).find("runs on cuda, not on cpu"),
             std::string::npos);
   EXPECT_NE(said([](TrainRequest& r) { r.min_lr = 1; }).find("lowest learning rate is 1"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(good.run));  // nobody left half a run behind
+  EXPECT_FALSE(std::filesystem::exists(good.run));  // no half run is left behind
 }
 
 TEST(Train, ARefusedRunLeavesTheEarlierOneWhereItIs) {
@@ -241,7 +241,7 @@ TEST(Train, ARefusedRunLeavesTheEarlierOneWhereItIs) {
   r.steps = 2;
   run(r);
   r.fresh = true;
-  r.size = "leaderboard8b";
+  r.sizes = {"leaderboard8b"};
   r.batch = 4000;
   Record record;
   const std::atomic<bool> stop{false};

@@ -7,17 +7,16 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "train/run/tuned.h"
+#include "base/json.h"
+#include "studies/tune/render.h"
 #include "support/gpu.h"
 #include "support/temp_folder.h"
+#include "train/run/tuned.h"
 
 namespace kiln::cli {
 namespace {
-
-using nlohmann::json;
 
 constexpr AttentionCell kCell{4, 12, 512, 64, DType::bf16, true, true};
 
@@ -75,12 +74,12 @@ TEST(TuneAttention, NeverTakesTilesWithAWrongResult) {
   report.file = "runs/tune-nvidia-h200.json";
   cell.tiles[1].seconds.reset();
   report.cells = {cell};
-  const std::string page = tune_attention_page(report);
+  const std::string page = written(tune_attention_page(report), PageFormat::text);
   EXPECT_NE(page.find("error"), std::string::npos) << page;
   EXPECT_NE(page.find("its output is far off"), std::string::npos) << page;
-  EXPECT_NE(page.find("2.000"), std::string::npos) << page;  // 10 ms against 5
-  const json parsed = json::parse(tune_attention_json(report));
-  const json& tiles = parsed["shapes"][0]["tiles"];
+  EXPECT_NE(page.find("2.00x"), std::string::npos) << page;  // 10 ms against 5
+  const Json parsed = tune_attention_page(report).json;
+  const Json& tiles = parsed["shapes"][0]["tiles"];
   EXPECT_EQ(tiles[1]["error"], "its output is far off");
   EXPECT_EQ(tiles[1]["chosen"], false);
   EXPECT_EQ(tiles[2]["gain"], 2.0);
@@ -110,7 +109,7 @@ TEST(TuneAttention, OnMetaListsTheTilesAndWritesNothing) {
   EXPECT_TRUE(report.cells[1].tiles.empty());
   EXPECT_NE(report.cells[1].reason.find("no tiles to choose"), std::string::npos) << report.cells[1].reason;
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
-  const json page = json::parse(tune_attention_json(report));
+  const Json page = tune_attention_page(report).json;
   EXPECT_GT(page["shapes"][0]["tiles"][0]["shared_bytes"], 80 * 1024);
   EXPECT_FALSE(page["shapes"][0]["tiles"][0].contains("ms"));
   EXPECT_FALSE(page.contains("file"));
@@ -147,7 +146,7 @@ TEST(Tuning, TilesOfAnotherKilnAreLeftByAutoAndRefusedByName) {
 
   file.attention[0].tiles.keys = 80;
   write_tune_file(path, file);
-  const auto rest = find_tuning("auto", folder.path(), here, say);  // the products still hold
+  const auto rest = find_tuning("auto", folder.path(), here, say);  // the GEMM choices still hold
   ASSERT_TRUE(rest);
   EXPECT_EQ(rest->choices.size(), 1u);
   EXPECT_TRUE(rest->attention.empty());
@@ -155,7 +154,7 @@ TEST(Tuning, TilesOfAnotherKilnAreLeftByAutoAndRefusedByName) {
   EXPECT_NE(lines[1].find("tiles for 1 shapes of attention are not in this kiln"), std::string::npos)
       << lines[1];
   EXPECT_NE(KILN_ERROR_OF(find_tuning(path, "", here, say)).find("192 x 80"), std::string::npos);
-  // Who measures anew keeps what still holds.
+  // Measuring again keeps what still holds.
   const TuneFile kept = earlier_choices(path, here, say);
   EXPECT_EQ(kept.choices.size(), 1u);
   EXPECT_TRUE(kept.attention.empty());

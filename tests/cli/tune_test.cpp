@@ -1,11 +1,11 @@
-// Which choices a command takes, and that a run which goes on takes those it began with. The GPU is a made-up
-// one: nothing here runs a product on it.
+// Which choices a command takes, and that a resumed run takes those it started with. The GPU is a made-up
+// one: nothing here runs a matmul on it.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "studies/tune/tune.h"
-#include "train/run/tuned.h"
+#include "studies/tune/render.h"
 #include "support/temp_folder.h"
+#include "train/run/tuned.h"
 
 namespace kiln::cli {
 namespace {
@@ -59,7 +59,7 @@ TEST(Tuning, WhatDoesNotHoldHereIsLeftByAutoAndRefusedByName) {
   EXPECT_NE(KILN_ERROR_OF(find_tuning("auto", folder.path(), kHere, lines.say())), "nothing");
 }
 
-TEST(Tuning, ARunThatGoesOnTakesTheChoicesItBeganWith) {
+TEST(Tuning, AResumedRunTakesTheChoicesItStartedWith) {
   const TempFolder folder;
   Lines lines;
   const std::string tuned = folder / "tune-nvidia-h200.json";
@@ -83,7 +83,7 @@ TEST(Tuning, ARunThatGoesOnTakesTheChoicesItBeganWith) {
   EXPECT_EQ(tuning_of_run(run, false, "auto", kHere, lines.say())->choices.at(0).algorithm, "0b");
 }
 
-TEST(Tuning, ARunThatBeganWithoutChoicesGoesOnWithout) {
+TEST(Tuning, ARunStartedWithoutChoicesResumesWithout) {
   const TempFolder folder;
   Lines lines;
   const RunFolder run(folder / "run");
@@ -105,7 +105,7 @@ TEST(Tuning, ARunKilledBeforeItsFirstCheckpointLeavesNoChoicesBehind) {
   EXPECT_FALSE(tuning_of_run(run, true, "auto", kHere, lines.say()));
 }
 
-TEST(Tuning, OnAnotherDeviceARunGoesOnAndSaysSo) {
+TEST(Tuning, OnAnotherDeviceARunResumesAndSaysSo) {
   const TempFolder folder;
   Lines lines;
   const RunFolder run(folder / "run");
@@ -153,12 +153,12 @@ TEST(Tune, PagesCountAStepsCalls) {
                            {"9x9x9 bf16*bf16->bf16 strides 9,9,9 align 16", "00", 5, 5, 2}}});
   EXPECT_EQ(report.steps[0].default_us(), 40);
   EXPECT_EQ(report.steps[0].tuned_us(), 30);
-  const std::string page = tune_page(report);
+  const std::string page = written(tune_page(report), PageFormat::text);
   EXPECT_EQ(page.find("strides"), std::string::npos) << page;
   EXPECT_LT(page.find("8x8x8 bf16*bf16->bf16"), page.find("9x9x9")) << page;  // 20 us a step before 10
   EXPECT_NE(page.find("1.50"), std::string::npos) << page;
   EXPECT_NE(page.find("7 choices for NVIDIA H200 in runs/tune-nvidia-h200.json"), std::string::npos) << page;
-  EXPECT_NE(tune_json(report).find("\"default_us\": 40.0"), std::string::npos);
+  EXPECT_NE(written(tune_page(report), PageFormat::json).find("\"default_us\": 40.0"), std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: usage.sh KILN
-# Runs the program as a user would, wrongly and rightly: exit status, what stands on stdout, how many lines of stderr.
+# Runs the program as a user would, wrongly and rightly: exit status, what is on stdout, how many lines of stderr.
 set -euo pipefail
 kiln=$1
 work=$(mktemp -d)
@@ -27,54 +27,36 @@ expect() {
 }
 
 expect 0 0 '^Usage: kiln COMMAND' --help
+expect 0 0 '^Usage: kiln COMMAND'
 expect 0 0 '^kiln [0-9]+\.[0-9]+\.[0-9]+ \(' --version
 expect 0 0 'Example:' doctor --help
 expect 0 0 '^Usage: kiln ops' help ops
-expect 2 1 "^kiln: unknown command 'op'; did you mean 'ops'\?$" help op
-expect 2 2 "^kiln: unexpected argument '--json'$" doctor -- --json
 expect 0 0 '^fma ' doctor
 expect 0 0 '^\{' doctor --json --quick
 expect 0 0 '^\{' doctor --json --quick --seed 7 --device cpu --out "$work/runs"
 
-expect 2 2 '^kiln: no command given'
-expect 2 1 "^kiln: unknown command 'docter'; did you mean 'doctor'\?$" docter
-expect 2 2 "^kiln: unknown command 'frobnicate'$" frobnicate
-expect 2 1 "^kiln: unknown option '--jsno'; did you mean '--json'\?$" doctor --jsno
-expect 2 2 "^kiln: unknown option '--frobnicate'$" doctor --frobnicate
-expect 2 2 "^kiln: unexpected argument 'now'$" doctor now
-expect 2 2 "^kiln: unknown device 'tpu'$" doctor --device tpu
-expect 2 1 "^kiln: --seed is '-1'; expected a whole number" doctor --seed=-1
-expect 2 2 '^kiln: .*--seed' doctor --seed
 expect 2 2 "^kiln: unknown command 'a; b\\\\x1b'$" $'a\nb\e'
-expect 2 2 "^kiln: unknown command ''$" ''
 expect 3 2 '^kiln: cuda:9999 is not available: ' doctor --quick --device cuda:9999
+expect 3 2 '^kiln: cuda:9999 is not available: ' doctor --quick --device gpu:9999
 
 expect 0 0 'Example:' profile --help
-expect 2 2 "^hint: did you mean 'forward'\?$" profile --phase forwards
-expect 2 2 "^kiln: there is no model size 'tinny'$" profile --size tinny
-expect 2 2 '^kiln: meta runs no kernels' profile --device meta
-expect 2 2 "^kiln: --source is 'cupti', and cpu is traced by the clock" profile --device cpu --source cupti
 expect 1 2 '^kiln: cannot write /dev/null/runs/results.jsonl' profile --device cpu --out /dev/null/runs
 expect 0 0 '"trace_file": ' profile --size nano --ctx 16 --steps 1 --device cpu --json --out "$work/profiled"
 
 expect 0 0 'Example:' tune --help
 expect 3 2 '^kiln: nothing to tune on cpu' tune --size small --device cpu --out "$work/tuned"
-expect 2 1 "^kiln: --prefetch is 'maybe'; expected on, off or auto$" train --prefetch maybe
-expect 0 0 'attention +Tiles of attention' tune --help
+expect 0 0 'attention +tiles of attention' tune --help
 expect 0 0 'kiln tune attention --table steps --device cuda' tune attention --help
 expect 3 2 '^kiln: nothing to tune on cpu' tune attention --device cpu --out "$work/tuned"
 expect 3 2 '^kiln: cuda:9999 is not available: ' tune attention --device cuda:9999 --out "$work/tuned"
-expect 0 0 '^4 x 12 heads x 512 x 64 causal packed bf16 +flash_hopper +64 x 128, 2 stages +89 +default$' \
+expect 0 0 '^64 x 128, 2 stages +default +89$' \
   tune attention --device meta:cuda --out "$work/tuned"
+grep -q '^4 x 12 heads x 512 x 64 causal packed bf16, flash_hopper$' "$work/out" || fail 'kiln tune attention: no table of the first shape'
 expect 0 0 '^\{' tune attention --table tokens16k --d 128 --full --json --device meta:cuda --out "$work/tuned"
-expect 0 0 'causal fp16 +flash +64 x 64' tune attention --seq 300 --d 80 --dtype fp16 --variant flash --device meta:cuda
-expect 2 2 "^kiln: --table is 'step'$" tune attention --table step --device meta:cuda
+expect 0 0 'causal fp16, flash$' tune attention --seq 300 --d 80 --dtype fp16 --variant flash --device meta:cuda
+grep -q '^64 x 64' "$work/out" || fail 'kiln tune attention: no tiles of 64 x 64'
 expect 2 1 '^kiln: --heads goes with --table grid; the cells of steps have their own$' tune attention --table steps --heads 3
 expect 2 1 '^kiln: no cell of tokens16k is left by --d 72$' tune attention --table tokens16k --d 72
-expect 2 1 '^kiln: --causal and --full are both given' tune attention --seq 64 --causal --full
-expect 2 2 '^kiln: --size belongs to `kiln tune` alone' tune attention --size small
-expect 2 2 "^kiln: \[attention\] has no variant 'flsh'$" tune attention --variant flsh
-expect 2 1 "^kiln: --iters is '0'; expected a number from 1 to" tune attention --iters 0 --device meta:cuda
 expect 3 1 '^kiln: nothing to tune: .*fp32: .*has no tiles to choose from$' tune attention --dtype fp32 --device meta:cuda
 [[ ! -e $work/tuned ]] || fail 'kiln tune left a folder behind on the CPU'
 
@@ -83,13 +65,6 @@ expect 0 0 '^  \* naive +cpu +available$' ops rms_norm --device cpu --variant rm
 expect 0 0 '^    lt +cuda +runs on cuda, not on cpu$' ops linear --device meta
 expect 0 0 '^\{' ops --json --device cpu
 expect 0 0 'Example:' ops --help
-expect 2 2 "^kiln: there is no op 'rmsnorm'$" ops rmsnorm
-expect 2 2 "^hint: did you mean 'rms_norm'\?$" ops rmsnorm
-expect 2 2 "^hint: did you mean 'linear'\?$" ops --variant liner=lt
-expect 2 2 "^kiln: \[linear\] has no variant 'naiv'$" ops --variant linear=naiv
-expect 2 2 "^hint: did you mean 'naive'\?" ops --variant linear=naiv
-expect 2 2 "^kiln: 'linear' is not an op and a variant$" ops --variant linear
-expect 2 1 '^kiln: --markdown and --json are both given' ops --markdown --json
 expect 3 2 '^kiln: cuda:9999 is not available: ' ops --device cuda:9999
 expect 3 2 "^kiln: \[linear\] variant 'lt' cannot run here: lt \(cuda\): runs on cuda, not on cpu$" \
   ops --device cpu --variant rms_norm=naive,linear=lt
@@ -97,22 +72,14 @@ expect 3 2 "^kiln: \[linear\] variant 'lt' cannot run here: lt \(cuda\): runs on
 
 expect 0 0 '^small +768 +3072 +12 +12 +64 +10000 +0.1286 B +1.92 ' sizes
 expect 0 0 '^\{' sizes --json
-expect 2 2 "^hint: did you mean 'small'\?$" sizes smal
-expect 2 2 "^hint: the tables of 2025 and 2026 differ: say xl25 or xl26$" sizes xl
+expect 0 0 '^micro +128 ' sizes NANO,micro
+expect 0 0 '^micro +128 ' sizes nano micro
 
-expect 0 0 '^  forward +naive ' bench op add --variant naive --shape rows=4,cols=8 --device cpu --threads 1 --out "$work/runs"
+expect 0 0 '^naive +forward ' bench op add --variant naive --shape rows=4,cols=8 --device cpu --threads 1 --out "$work/runs"
 expect 0 0 '^\{' bench op matmul --variant naive --shape rows=4,in=3,out=5 --device cpu --json --out "$work/runs"
 expect 0 0 '^op,variant,' bench op add --variant naive --shape rows=4 --shape cols=8 --device cpu --format csv --out "$work/runs"
 [[ $(grep -c '"gate":"passed"' "$work/runs/results.jsonl") == 6 ]] || fail "kiln bench op: results.jsonl should have 6 rows"
-expect 2 2 '^kiln: kiln bench needs the name of a study: op, step, warmup, attention, flash, allreduce, ddp, zero, fsdp or leaderboard$' bench
-expect 2 2 '^hint: there are adamw, add' bench op
-expect 2 2 "^hint: did you mean 'rms_norm'\?$" bench op rmsnorm
-expect 2 2 "^hint: did you mean 'cols'\?$" bench op rms_norm --shape colls=4
-expect 2 2 "^kiln: size cols is '-4'$" bench op rms_norm --shape cols=-4
-expect 2 2 "^kiln: \[rms_norm\] has no variant 'naiv'$" bench op rms_norm --variant naiv
-expect 2 2 "^hint: did you mean 'fp32'\?$" bench op rms_norm --dtype fp31
-expect 2 2 '^hint: it takes both, forward, backward, dgrad, wgrad$' bench op linear --pass sideways
-expect 2 2 "^kiln: --variant is '', which holds an empty name$" bench op rms_norm --variant ''
+expect 2 1 "^kiln: --pass is 'sideways'; expected one of: both, forward, backward, dgrad, wgrad$" bench op linear --pass sideways
 expect 2 2 '^kiln: size rows is given twice$' bench op rms_norm --shape rows=2,rows=3
 expect 3 2 '^kiln: \[attention\] .* has too many elements$' \
   bench op attention --shape batch=2147483648,heads=2147483648 --device cpu --out "$work/full"
@@ -120,8 +87,6 @@ expect 3 2 '^kiln: \[rms_norm\] .* needs .* GiB of host memory' \
   bench op rms_norm --shape rows=2147483648,cols=2147483648 --device cpu --out "$work/full"
 expect 3 2 '^kiln: \[batched_matmul\] .*( GiB of host memory|than can be counted)' \
   bench op batched_matmul --shape heads=1,m=2147483648,n=2147483648,k=1 --device cpu --out "$work/full"
-expect 2 2 '^kiln: meta runs no kernels' bench op rms_norm --device meta
-expect 2 1 "^kiln: unknown option '--jsno'; did you mean '--json'\?$" bench op rms_norm --jsno
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench op rms_norm --device cuda:9999
 expect 3 1 '^kiln: \[linear\] nothing could be timed: lt \(cuda\): runs on cuda, not on cpu$' \
   bench op linear --variant lt --shape rows=2,in=2,out=2 --device cpu --out "$work/runs"
@@ -131,41 +96,29 @@ expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' \
 
 step=(bench step --batch 2 --ctx 8 --warmup 1 --steps 2 --device cpu --threads 1)
 stored=(--out "$work/steps")
-expect 0 0 '^nano +full +bf16 +8 +optimized +off +' "${step[@]}" --size nano "${stored[@]}"
+expect 0 0 '^nano +bf16 +8 +optimized +passed +[0-9]' "${step[@]}" --size nano "${stored[@]}"
 expect 0 0 '^\{' "${step[@]}" --size nano --json --dtype fp32 --preset both --mode forward,full --split "${stored[@]}"
 expect 0 0 '^size,mode,' "${step[@]}" --format csv --size NANO "${stored[@]}"
-expect 0 0 '^\| size \| mode ' "${step[@]}" --size nano --format md "${stored[@]}"
-[[ $(grep -c '"gate":"passed"' "$work/steps/results.jsonl") == 7 ]] || fail "kiln bench step: results.jsonl should have 7 rows"
-expect 2 2 "^hint: did you mean 'small'\?$" bench step --size smal
-expect 2 2 "^hint: the tables of 2025 and 2026 differ: say xl25 or xl26$" bench step --size small,xl
-expect 2 2 '^kiln: size xxl is ffn-only' bench step --size xxl
-expect 2 2 "^hint: did you mean 'bf16'\?$" bench step --dtype bf15
-expect 2 2 "^kiln: --mode is 'sideways'$" bench step --mode sideways
-expect 2 2 "^hint: did you mean 'baseline'\?$" bench step --preset basline
-expect 2 2 "^kiln: --graph is 'maybe'$" bench step --graph maybe
-expect 2 1 "^kiln: --ctx is '0'; expected a number from 1 to" bench step --ctx 512,0
-expect 2 1 "^kiln: --steps is '-1'; expected a number from 1 to" bench step --steps=-1
-expect 2 1 '^kiln: --format and --json are both given' bench step --format md --json
-expect 2 2 '^kiln: meta runs no kernels' bench step --device meta
+expect 0 0 '^\| size \| precision ' "${step[@]}" --size nano --format md "${stored[@]}"
+[[ $(grep -c '"status":"ok"' "$work/steps/results.jsonl") == 7 ]] || fail "kiln bench step: results.jsonl should have 7 rows"
 expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" "${step[@]}" --size nano --graph on
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench step --device cuda:9999
 expect 2 2 '^kiln: --kernels is 5, and cpu runs ops without kernels$' "${step[@]}" --size nano --kernels 5
-expect 2 1 "^kiln: --kernels is '0'; expected a number from 1 to" bench step --kernels 0
 expect 1 2 '^kiln: nothing could be timed: 10b: it needs .* of memory; .* are available$' \
   bench step --size 10b --batch 4096 --ctx 4096 --device cpu --out "$work/steps"
-grep -q 'no memory: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"
+grep -q 'OOM: .*needed: param .*largest batch that fits: ' "$work/out" || fail "kiln bench step: no row for what found no memory"
 
 # Sweeps, and the forms of a page.
 grid=("${step[@]}" --size nano --out "$work/grid")
 expect 0 0 '^8 +fp32 ' bench step --batch 2 --warmup 1 --steps 2 --size nano --grid ctx=8,16 --grid dtype=fp32,bf16 \
   --device cpu --threads 1 --out "$work/grid"
-grep -q '^ctx .*size=nano mode=full dtype=fp32 ' "$work/out" || fail "kiln bench step --grid: no law of growth"
+grep -q '^ctx .*size=nano mode=full dtype=fp32 ' "$work/out" || fail "kiln bench step --grid: no scaling fit"
 grep -q 'fp32 to bf16 (optimized)' "$work/out" || fail "kiln bench step --grid: fp32 and bf16 are not compared"
 [[ $(grep -c '"cell":' "$work/grid/results.jsonl") == 4 ]] || fail "kiln bench step --grid: expected 4 stored rows"
-for form in 'md:^\| size ' 'latex:^\\begin\{tabular\}' 'csv:^size,mode,' 'json:^\{' 'table:^size +mode '; do
+for form in 'md:^\| size ' 'latex:^\\begin\{tabular\}' 'csv:^size,mode,' 'json:^\{' 'table:^size +precision '; do
   expect 0 0 "${form#*:}" "${grid[@]}" --format "${form%%:*}"
 done
-expect 0 0 '^ *pass +variant ' bench op add --shape rows=4,cols=8 --device cpu --format table --out "$work/grid"
+expect 0 0 '^variant +pass ' bench op add --shape rows=4,cols=8 --device cpu --format table --out "$work/grid"
 expect 0 0 '^\\begin\{tabular\}' bench op add --shape rows=4,cols=8 --device cpu --format latex --out "$work/grid"
 expect 0 0 'where it pays' bench op swiglu --grid rows=2..16 --shape cols=8 --device cpu --threads 1 --out "$work/grid"
 expect 0 0 '^\\begin\{tabular\}' bench flash --seq 16 --d 8 --dtype fp32 --iters 2 --device cpu --format latex --out "$work/grid"
@@ -178,66 +131,48 @@ expect 3 1 '^kiln: variant=lt: \[linear\] nothing could be timed' \
 expect 2 2 "^hint: did you mean 'small'\?$" bench step --grid size=small,smal --device cpu --out "$work/grid"
 expect 2 2 "^hint: did you mean 'ctx'\?$" bench step --grid ctxx=8 --device cpu --out "$work/grid"
 expect 2 1 '^kiln: ctx is in --grid and given as --ctx too$' bench step --ctx 8 --grid ctx=8,16 --device cpu
-expect 2 2 "^kiln: --grid is 'ctx'; expected key=value,value$" bench step --grid ctx --device cpu
-expect 2 1 "^kiln: --cell-timeout is 'soon'; expected a number" bench step --grid ctx=8 --cell-timeout soon --device cpu
-expect 2 2 "^hint: did you mean 'latex'\?$" bench step --format late
-expect 2 2 "^kiln: --size is 'nano,tiny'; expected one$" bench warmup --size nano,tiny --warmup 1 --device cpu
-expect 2 1 "^kiln: --warmup is 'x'; expected a number" bench warmup --warmup 0,x --device cpu
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench step --size nano --grid ctx=8,16 --device cpu --out /dev/null/x
 printf '{"torn' >>"$work/grid/results.jsonl"
 expect 0 1 'the last line was cut off after 6 bytes and is removed$' "${grid[@]}"
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${step[@]}" --size nano --out /dev/null/x
 
 cells=(--iters 2 --device cpu --threads 1 --out "$work/attention")
-expect 0 0 '^fp32 +full +flash +2 +1 +24 +8 ' bench attention --batch 2 --heads none --seq 24 --d 8 "${cells[@]}"
+expect 0 0 '^fp32 +full +flash +2x1x24x8 +passed +forward ' bench attention --batch 2 --heads none --seq 24 --d 8 "${cells[@]}"
 expect 0 0 '^memory before backward, naive, 1 x 2 heads of 8 fp32: .* B x seq \+ 8.0 B x seq\^2$' \
-  bench attention --batch 1 --heads 2 --seq 24 --d 8 --causal --impl naive "${cells[@]}"
+  bench attention --batch 1 --heads 2 --seq 24 --d 8 --causal --variant naive "${cells[@]}"
+expect 0 1 '^kiln: warning: --impl is now --variant$' bench attention --impl naive --seq 8 --d 8 --device cpu --dry-run
 expect 0 0 '^\{' bench flash --seq 16..64 --d 8 --dtype bf16 --variant auto --json "${cells[@]}"
 expect 0 0 '^table,device,' bench flash --full --seq 16 --d 8 --dtype fp32 --format csv "${cells[@]}"
 expect 0 0 '^\| dtype \| form ' bench flash --seq 16 --d 8 --dtype fp32 --variant all --format md "${cells[@]}"
-expect 0 0 'TFLOP; floor .* ms at 989 TFLOP/s of the datasheet, .* ms at the rate measured here$' \
+expect 0 0 'TFLOP; roofline .* ms at 989 TFLOP/s of the datasheet, .* ms at the rate measured here$' \
   bench leaderboard flash --heads 2 --seq 40 --seconds 0.01 --warmup 0 --device cpu --threads 1 --out "$work/attention"
 [[ $(grep -c '"gate":"passed"' "$work/attention/results.jsonl") == 31 ]] || fail "kiln bench flash: results.jsonl should have 31 rows"
-expect 0 0 '^bf16 +causal packed +flash_hopper +4 +32 +512 +80 +18.8 +yes ' bench flash --table steps --device meta:cuda
+expect 0 0 '^bf16 +causal packed +flash_hopper.* 4x32x512x80 +yes +18.8' bench flash --table steps --device meta:cuda
 expect 0 0 'OOM: naive, .* by tensor: .*probs 16.00 GiB' \
   bench flash --table tokens16k --seq 16384 --d 64 --causal --device meta:cuda --memory 24GiB
 expect 1 2 '^kiln: \[attention\] nothing could be timed: naive, .*: it needs ' \
   bench attention --batch 1 --seq 512 --d 8 --variant naive --memory 1MiB "${cells[@]}"
 expect 3 1 '^kiln: \[attention\] nothing could be timed: flash, ' \
   bench attention --batch 1 --seq 16 --d 8 --dtype fp64 --variant flash "${cells[@]}"
-expect 0 0 '^  forward +naive ' bench op attention --variant naive --shape seq=8,heads=1 "${cells[@]:2}"
-expect 2 2 "^kiln: unexpected argument 'step'$" bench leaderboard flash step
-expect 2 2 '^kiln: kiln bench leaderboard needs the name of one$' bench leaderboard
-expect 2 2 "^kiln: \[attention\] has no variant 'flsh'$" bench flash --variant flsh
-expect 2 2 "^kiln: --variant is 'naive,', which holds an empty name$" bench attention --variant naive,
-expect 2 2 "^kiln: --table is 'tokens'$" bench flash --table tokens
-expect 2 1 '^kiln: --heads goes with --table grid' bench flash --table steps --heads 3
+expect 0 0 '^naive +forward ' bench op attention --variant naive --shape seq=8,heads=1 "${cells[@]:2}"
+expect 2 2 '^kiln: kiln bench leaderboard needs the name of one: flash$' bench leaderboard
 expect 2 1 '^kiln: no cell of steps is left by --seq 999$' bench flash --table steps --seq 999
 expect 2 1 '^kiln: no cell of steps is left by --full$' bench flash --table steps --full
-expect 2 1 "^kiln: --seq is '64'; expected a number from 128 to" bench flash --seq 128..64
-expect 2 1 "^kiln: --d is '0'; expected a number from 1 to" bench attention --d 16,0
-expect 2 1 '^kiln: --causal and --full are both given' bench flash --causal --full
-expect 2 1 "^kiln: --iters is 'x'; expected a number from 1 to" bench attention --iters x
-expect 2 1 "^kiln: --memory is 'lots'; expected a size" bench attention --memory lots
-expect 2 1 '^kiln: --format and --json are both given' bench flash --format md --json
 expect 3 2 '^kiln: cuda:9999 is not available: .' bench flash --device cuda:9999
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' bench attention --seq 8 --d 8 --device cpu --out /dev/null/x
 
 ablate=(ablate --size nano --batch 1 --ctx 16 --steps 2 --warmup 1 --gate-steps 1 --device cpu --threads 1)
 expect 1 2 '^kiln: there are no stored rows: ' report --out "$work/ablate"
 expect 0 0 '^fused_rope +[0-9.]+ ' "${ablate[@]}" --only fused_rope --out "$work/ablate"
-expect 0 0 '^cuda_graph: not available: cpu cannot capture a step' "${ablate[@]}" --only cuda_graph --out "$work/ablate"
-expect 0 0 '^group,switch,gate,' "${ablate[@]}" --only prefetch --format csv --out "$work/ablate"
+expect 0 0 '^cuda_graph: unavailable: cpu cannot capture a step' "${ablate[@]}" --only cuda_graph --out "$work/ablate"
+expect 0 0 '^group,switch,status,gate,' "${ablate[@]}" --only prefetch --format csv --out "$work/ablate"
 expect 0 0 '^\{' "${ablate[@]}" --only recompute --json --out "$work/ablate"
 expect 1 2 '^kiln: alone bf16: the gate failed: logits are off by ' "${ablate[@]}" --only bf16 --tolerance 1e-6 --out "$work/ablate"
 [[ $(grep -c '"command":"ablate"' "$work/ablate/results.jsonl") == 15 ]] || fail "kiln ablate: results.jsonl should have 15 rows"
-expect 0 0 '^15 of 15 stored rows are in .*/report.md, with 10 pictures in ' report --out "$work/ablate"
+expect 0 0 '^15 of 15 stored rows are in .*/report.md, with 10 charts in ' report --out "$work/ablate"
 expect 0 0 '^\{' report --json --out "$work/ablate"
 expect 1 2 '^kiln: cannot make the folder /dev/null/x/report: ' report --from "$work/ablate" --out /dev/null/x
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${ablate[@]}" --out /dev/null/x
-expect 2 2 "^hint: did you mean 'bf16'\?$" ablate --only bf61
-expect 2 2 '^kiln: meta runs no kernels' ablate --device meta
-expect 2 1 '^kiln: --format and --json are both given' ablate --format csv --json
 
 expect 0 0 '^fp16 \+= fp16 +9\.95312500 +-0\.0469 +0\.0021 +9\.95312500 ' precision accumulate
 expect 0 0 '^bf16 \+= bf16 +256\.0+ ' precision accumulate --value 1 --count 300
@@ -247,33 +182,21 @@ expect 0 0 '^fc1 output +\[32, 10\] +fp32 +fp16 +bf16$' precision toymodel
 expect 0 0 '^norm output +\[7, 10\] +fp32 +fp32 +fp32$' precision toymodel --batch 7 --in 3 --classes 2
 expect 0 0 '^\{' precision toymodel --json
 expect 0 0 'kiln precision toymodel --in' precision toymodel --help
-expect 2 1 "^kiln: --in is '0'; expected a number from 1 to 4096$" precision toymodel --in 0
-expect 2 1 "^kiln: --classes is '1.5'; expected a number from 2 to" precision toymodel --classes 1.5
 expect 0 0 '^is fp32 still needed under bf16\? yes' precision layernorm
 expect 0 0 '^\{' precision layernorm --json --width 33 --rows 2 --seed 1
 expect 0 0 'kiln precision layernorm --width' precision layernorm --help
-expect 2 1 "^kiln: --width is '1'; expected a number from 2 to 16384$" precision layernorm --width 1
-expect 2 1 "^kiln: --rows is '-3'; expected a number from 1 to 64$" precision layernorm --rows=-3
 few="--tokens 65 --ranks 3 --steps 20 --width 99"
 expect 0 0 '^pure-bf16 +bf16 +bf16 +2 ' precision accumulation $few
 expect 0 0 '^weights +op +bf16 ' precision accumulation $few --device cpu
 expect 0 0 '^\{' precision accumulation --json --batch 3 $few
 expect 0 0 'kiln precision accumulation --tokens' precision accumulation --help
-expect 2 1 "^kiln: --ranks is '17'; expected a number from 2 to 16$" precision accumulation --ranks 17
-expect 2 1 "^kiln: --steps is 'many'; expected a number from 1 to 5000$" precision accumulation --steps many
-expect 2 2 "^kiln: kiln precision accumulation needs numbers, and meta has none$" precision accumulation --device meta
-expect 2 1 "^kiln: --batch is '0'; expected a number from 1 to 1024$" precision accumulation --batch 0
-expect 2 2 '^kiln: kiln precision needs the name of a study: ' precision
-expect 2 1 "^kiln: unexpected argument 'acumulate'; did you mean 'accumulate'\?$" precision acumulate
-expect 2 1 "^kiln: --count is '0'; expected a number from 1 to 1000000$" precision accumulate --count 0
-expect 2 1 "^kiln: --value is '-1'; expected a number from" precision accumulate --value=-1
-expect 2 1 "^kiln: --runs is 'x'; expected a number from 2 to 64$" precision accumulate --runs x
 
 printf 'one line of text\nand another one\n' >"$work/text"
 : >"$work/empty"
 printf 'a\0b' >"$work/binary"
 expect 0 0 '^tokenizer  byte, vocabulary 257' tokenize --text "$work/text" --out "$work/tokens"
 [[ $(wc -c <"$work/tokens/train_000000.bin") == 1060 ]] || fail "kiln tokenize: wrong size of train_000000.bin"
+expect 2 2 "^kiln: $work/tokens holds tokens already$" tokenize --text "$work/tokens" --out "$work/tokens3"
 expect 1 2 ' already holds tokens$' tokenize --text "$work/text" --out "$work/tokens"
 expect 0 0 '^\{' tokenize --text "$work/text" --train-bpe 260 --out "$work/tokens" --overwrite --json
 expect 0 0 '^tokenizer  bpe, vocabulary 260' tokenize --text "$work/text" --tokenizer "$work/tokens" --out "$work/tokens2"
@@ -283,20 +206,43 @@ expect 1 2 "^kiln: there is no text $work/none$" tokenize --text "$work/none" --
 expect 1 1 "^kiln: $work/empty cannot be used as text: it is empty$" tokenize --text "$work/empty" --out "$work/t"
 expect 1 1 'it is binary: a zero byte at offset 1$' tokenize --text "$work/binary" --out "$work/t"
 expect 1 2 "^kiln: there is no tokenizer nowhere$" tokenize --text "$work/text" --tokenizer nowhere --out "$work/t"
-expect 2 1 "^kiln: --train-bpe is '10k'; expected a number from 257 to 4000000$" \
+expect 2 1 "^kiln: --train-bpe is '10k'; expected a whole number from 257 to 4000000$" \
   tokenize --text "$work/text" --train-bpe 10k --out "$work/t"
 expect 2 1 '^kiln: --tokenizer and --train-bpe are both given' \
   tokenize --text "$work/text" --train-bpe 300 --tokenizer byte --out "$work/t"
 expect 2 1 '^kiln: --special is given without --train-bpe' tokenize --text "$work/text" --special '<x>' --out "$work/t"
 expect 2 2 "^hint: did you mean 'gpt2'\?$" tokenize --text "$work/text" --train-bpe 300 --pattern gtp2 --out "$work/t"
-expect 2 1 "^kiln: --validation is '2'; expected a number from 0 to 0.9$" \
-  tokenize --text "$work/text" --validation 2 --out "$work/t"
+expect 2 1 "^kiln: --val-fraction is '2'; expected a number from 0 to 0.9$" \
+  tokenize --text "$work/text" --val-fraction 2 --out "$work/t"
 expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' tokenize --text "$work/text" --out /dev/null/x
 
+# Token files by themselves: their tokenizer beside them, or none.
+trains() {
+  "$kiln" train --size nano --steps 1 --batch 1 --ctx 8 "$@" >"$work/out" 2>"$work/err" || fail "kiln train $*"
+}
+trains --text "$work/tokens/train_000000.bin" --out "$work/shard"
+[[ -s $work/shard/checkpoints/step-00000001/tokenizer.json ]] || fail "kiln train of a shard: the tokenizer beside it is not kept"
+mkdir -p "$work/alone"
+"$kiln" convert --size nano --vocab 100 --to "$work/few" >"$work/out" 2>"$work/err" || fail "kiln convert --vocab"
+cp "$work/tokens/train_000000.bin" "$work/alone/x.bin"
+trains --text "$work/alone/x.bin" --out "$work/shard2"
+grep -q '^text .*/x.bin: [1-9][0-9]* training tokens' "$work/err" || fail "kiln train --text x.bin: no tokens"
+trains --text "$work/alone" --out "$work/shard3"
+"$kiln" eval --checkpoint "$work/shard2" --text "$work/alone/x.bin" --ctx 8 >"$work/out" 2>"$work/err" ||
+  fail "kiln eval --text x.bin"
+grep -q '^[0-9]* tokens in windows of 8, ' "$work/out" || fail "kiln eval --text x.bin: its bytes of text are not known"
+expect 2 2 'holds tokens already; no vocabulary of 300 can be trained on them$' train --text "$work/alone/x.bin" --train-bpe 300
+expect 1 2 ' has ids up to [0-9]+, the model in .* has 100 tokens$' eval --checkpoint "$work/few" --text "$work/alone/x.bin"
+printf '\x93NUMPY nonsense' >"$work/alone/x.npy"
+"$kiln" train --text "$work/alone/x.npy" --out "$work/shard4" >"$work/out" 2>"$work/err" && fail "kiln train --text x.npy: nonsense is taken"
+grep -q '^kiln: .*/alone/x.npy' "$work/err" || fail "kiln train --text x.npy: the error does not name the file"
+
 printf 'a text to learn from, long enough for a window or two of tokens; %s\n' {1..40} >"$work/text"
-expect 2 1 "^kiln: --vocab is '12'; expected a number from 257" train --vocab 12
-expect 2 2 'only one of them' train --vocab 300 --tokenizer "$work/none.json"
-expect 2 1 "^kiln: --steps is '-3'; expected a number from 1" train --text "$work/text" --steps -3
+trains --text "$work/text" --train-bpe 100000 --out "$work/bpe"
+grep -qE '^--train-bpe is 100000, and the text has no more pairs to merge after [0-9]+ tokens: ' "$work/err" ||
+  fail "kiln train --train-bpe 100000: the smaller vocabulary is not said aloud"
+expect 2 2 'only one of them' train --train-bpe 300 --tokenizer "$work/none.json"
+expect 2 1 "^kiln: --steps is '-3'; expected a whole number of 1 or more" train --text "$work/text" --steps -3
 expect 2 2 "^hint: did you mean 'pure-bf16'\?$" train --text "$work/text" --precision pure-bf15
 expect 2 2 "^kiln: --recompute is 'every:0'; expected every:k" train --text "$work/text" --recompute every:0
 expect 2 2 "^hint: did you mean 'baseline'\?$" train --text "$work/text" --preset baselin
@@ -307,10 +253,10 @@ expect 2 2 '^kiln: --batch is 8 and --ranks is 3: the batch does not divide' \
 expect 2 2 '^kiln: --batch is 2 and --ranks is 3: some ranks would have no sequence$' \
   train --text "$work/text" --ranks 3 --batch 2 --strategy zero2
 expect 2 2 "^kiln: --strategy is 'none', and there are 2 ranks" train --text "$work/text" --ranks 2
-expect 2 2 "^kiln: --transport is 'smoke'" train --text "$work/text" --transport smoke
-expect 2 1 "^kiln: --wire is 'fp8'; expected fp32 or bf16$" train --text "$work/text" --wire fp8
-expect 2 1 "^kiln: --loss-scale is '0'; expected a number from 1" train --text "$work/text" --loss-scale 0
-expect 2 1 "^kiln: --graph is 'yes'; expected on, off or auto$" train --text "$work/text" --graph yes --device cpu
+expect 2 1 "^kiln: --transport is 'smoke'; expected one of: threads, mpi, nccl, auto$" train --text "$work/text" --transport smoke
+expect 2 1 "^kiln: --grad-comm-dtype is 'fp8'; expected one of: fp32, bf16$" train --text "$work/text" --grad-comm-dtype fp8
+expect 2 1 "^kiln: --loss-scale is '0'; expected a number of 1 or more" train --text "$work/text" --loss-scale 0
+expect 2 1 "^kiln: --graph is 'yes'; expected one of: on, off, auto$" train --text "$work/text" --graph yes --device cpu
 expect 3 2 "^kiln: --graph is 'on', and cpu cannot capture one$" train --text "$work/text" --graph on --device cpu
 expect 3 2 '^kiln: cuda:9999 is not available: .' train --text "$work/text" --device cuda:9999
 expect 1 2 '/nowhere' train --text /nowhere --out "$work/runs"
@@ -320,23 +266,23 @@ grep -q '"final_loss": [0-9]' "$work/out" || fail "kiln train --json: no final_l
 grep -q 'the same to the byte' "$work/err" || fail "kiln train: measured memory is not what was predicted"
 ls "$work"/run/events.out.tfevents.* >/dev/null || fail "kiln train: no TensorBoard file"
 [[ $(wc -l <"$work/run/metrics.jsonl") -ge 5 ]] || fail "kiln train: metrics.jsonl lacks steps"
-expect 0 0 '^in all +21 +139584 params +fp32' convert --random nano --to "$work/model"
+expect 0 0 '^total +21 +139584 params +fp32' convert --size nano --to "$work/model"
 expect 0 0 '^\{' convert --from "$work/model" --to "$work/model2" --dtype bf16 --max-shard 100KB --json
 [[ -e $work/model2/model.safetensors.index.json ]] || fail "kiln convert --max-shard: no index"
-expect 1 2 "^kiln: $work/model is there and is not empty$" convert --from "$work/model2" --to "$work/model"
+expect 1 2 "^kiln: $work/model exists and is not empty$" convert --from "$work/model2" --to "$work/model"
 expect 0 0 'weights, config.json, in ' convert --from "$work/model2" --to "$work/model" --force
 expect 0 0 'Example:' convert --help
-expect 2 2 '^kiln: kiln convert needs --from, --random or --config$' convert --to "$work/m"
-expect 2 2 '^kiln: of --from, --random and --config only one can be given$' convert --from a --random nano --to "$work/m"
-expect 2 2 '^kiln: kiln convert needs --to$' convert --random nano
-expect 2 2 "^hint: did you mean 'nano'\?$" convert --random nan0 --to "$work/m"
-expect 2 2 "^kiln: --dtype is 'bf61'; expected fp32, bf16 or fp16$" convert --random nano --to "$work/m" --dtype bf61
-expect 2 1 "^kiln: --max-shard is '5gb'; expected a size" convert --random nano --to "$work/m" --max-shard 5gb
-expect 2 2 "^kiln: --to-rope is 'halfs'; expected halves or interleaved$" convert --random nano --to "$work/m" --to-rope halfs
-expect 2 1 '^kiln: --rope is given without --from' convert --random nano --to "$work/m" --rope halves
+expect 2 2 '^kiln: kiln convert needs --from, --size or --model$' convert --to "$work/m"
+expect 2 2 '^kiln: of --from, --size and --model only one can be given$' convert --from a --size nano --to "$work/m"
+expect 2 2 '^kiln: kiln convert needs --to$' convert --size nano
+expect 2 2 "^hint: did you mean 'nano'\?$" convert --size nan0 --to "$work/m"
+expect 2 2 "^kiln: --dtype is 'bf61'; expected fp32, bf16 or fp16$" convert --size nano --to "$work/m" --dtype bf61
+expect 2 1 "^kiln: --max-shard is '5gb'; expected a size" convert --size nano --to "$work/m" --max-shard 5gb
+expect 2 2 "^hint: did you mean 'halves'\?$" convert --size nano --to "$work/m" --to-rope halfs
+expect 2 1 '^kiln: --rope is given without --from' convert --size nano --to "$work/m" --rope halves
 expect 2 2 "^kiln: there is no folder $work/none$" convert --from "$work/none" --to "$work/m"
-expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' convert --random nano --to /dev/null/x
-expect 1 2 "^kiln: will not replace $work: it holds '" convert --random nano --to "$work" --force
+expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' convert --size nano --to /dev/null/x
+expect 1 2 "^kiln: will not replace $work: it holds '" convert --size nano --to "$work" --force
 sed -i 's/"llama"/"gpt2"/' "$work/model2/config.json"
 expect 1 1 '/model2/config.json: model_type is "gpt2"; kiln has only "llama"$' convert --from "$work/model2" --to "$work/m"
 [[ ! -e $work/m && ! -e $work/m.tmp ]] || fail "kiln convert: a mistake left something behind"
@@ -353,6 +299,8 @@ if [[ -w /dev/full ]]; then
   got=0
   "$kiln" doctor --quick --json >/dev/full 2>"$work/err" || got=$?
   [[ $got == 1 ]] || fail "kiln doctor >/dev/full: exit $got, expected 1"
+else
+  echo "skipped: a full disk: /dev/full cannot be written to here"
 fi
 
 expect 2 2 '^kiln: kiln sample needs --checkpoint$' sample
@@ -362,9 +310,22 @@ expect 2 1 "^kiln: --top-p is '2'; expected a number from 1e-12 to 1$" sample --
 expect 2 2 '^kiln: kiln eval needs --text$' eval --checkpoint "$work"
 expect 0 0 'Example:' sample --help
 expect 0 0 'Example:' eval --help
-"$kiln" convert --random nano --to "$work/nano" >"$work/out" 2>"$work/err" || fail "kiln convert --random nano"
-expect 1 2 '^kiln: the tokenizer has 257 tokens, the model in .*/nano has 256$' \
-  sample --checkpoint "$work/nano" --tokenizer byte
+(ulimit -v 3000000; "$kiln" eval --checkpoint "$work/run" --text "$work/text" --ctx 256 --batch 1048576 --threads 1) \
+  >"$work/out" 2>"$work/err" || fail "kiln eval: a batch larger than the text takes its memory all the same"
+# A mistyped batch is refused at once, from what is predicted.
+for command in "train --text $work/text" 'bench step' 'bench warmup' profile ablate 'bench ddp --ranks 2' 'bench fsdp --ranks 2'; do
+  got=0
+  timeout 20 "$kiln" $command --size nano --batch 1000000 --device cpu --out "$work/huge" >"$work/out" 2>"$work/err" || got=$?
+  [[ $got == 1 ]] || fail "kiln $command --batch 1000000: exit $got, expected 1"
+  grep -qE '^kiln: .* of memory' "$work/err" || fail "kiln $command --batch 1000000: the error does not say how much memory"
+done
+"$kiln" convert --size nano --to "$work/nano" >"$work/out" 2>"$work/err" || fail "kiln convert --size nano"
+"$kiln" sample --checkpoint "$work/nano" --tokenizer byte --prompt a --tokens 3 --json >"$work/out" 2>"$work/err" ||
+  fail "kiln sample: a fresh model of 256 tokens and the byte tokenizer do not agree"
+grep -q '"prompt_tokens": 1,' "$work/out" || fail "kiln sample: the prompt is not one byte"
+"$kiln" train --model "$work/nano" --tokenizer byte --text "$work/text" --steps 1 --batch 1 --ctx 16 --out "$work/fresh" \
+  >"$work/out" 2>"$work/err" || fail "kiln train: a fresh model of 256 tokens and the byte tokenizer do not agree"
+"$kiln" eval --checkpoint "$work/fresh" --text "$work/text" >"$work/out" 2>"$work/err" || fail "kiln eval of a byte-level run"
 expect 2 2 '^kiln: .*/nano holds no tokenizer$' sample --checkpoint "$work/nano"
 
 expect 0 0 'Example:' study --help
@@ -373,19 +334,18 @@ expect 0 0 '^kiln bench step --size small,medium,large,xl26,10b ' study 2026 --l
 expect 0 0 '^kiln profile --size small,xl26 --ctx 256,1024,max ' profile --study 2026 --list --scale full --device meta
 expect 0 0 '^\{' bench step --study=2025 --list --json --device cpu
 expect 2 2 '^hint: there are 2025 and 2026$' study
-expect 2 2 "^kiln: the study is '2027'$" study 2027
-expect 2 2 "^hint: did you mean 'flash'\?$" study 2025 --only flush
 expect 2 2 '^kiln: no part of study 2025 is `kiln sizes`$' sizes --study 2025
-expect 2 1 "^kiln: --part-timeout is '0'; expected" study 2025 --part-timeout 0
 expect 3 2 '^kiln: cuda:9999 is not available: ' study 2025 --device cuda:9999
 expect 1 2 '^kiln: cannot write /dev/null/runs/results.jsonl' study 2025 --device cpu --out /dev/null/runs
 expect 3 1 '^kiln: warmup: meta runs no kernels' study 2025 --only warmup --device meta --out "$work/meta"
 
 if command -v python3 >/dev/null; then
-  for command in doctor ops sizes 'precision accumulate' 'precision toymodel' 'precision layernorm' 'precision accumulation'; do
+  for command in doctor ops sizes 'precision accumulate' 'precision toymodel' 'precision layernorm' "precision accumulation $few"; do
     "$kiln" $command --json >"$work/out" 2>"$work/err"
     python3 -m json.tool "$work/out" >/dev/null || fail "kiln $command --json: not one JSON document"
   done
+else
+  echo "skipped: JSON documents: python3 is not installed"
 fi
 
 [[ $failures == 0 ]] || exit 1

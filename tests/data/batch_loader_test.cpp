@@ -130,7 +130,7 @@ TEST(BatchLoader, EveryWindowExactlyOncePerEpoch) {
   }
 }
 
-// The sequence is one; how it is dealt out does not change it.
+// There is one sequence; how it is split among ranks does not change it.
 TEST(BatchLoader, OneRankWithFourMicroStepsSeesWhatFourRanksSee) {
   const auto tokens = counting_tokens({500});
   BatchLoader one(tokens, {.batch = 2, .context = 5, .micro_steps = 4, .seed = 1});
@@ -217,7 +217,7 @@ TEST(BatchLoader, ResumesExactlyFromAnyPoint) {
   }
 }
 
-// 1 rank for two steps, then 4: the sequence goes on where it was.
+// 1 rank for two steps, then 4: the sequence continues where it was.
 TEST(BatchLoader, ResumesWithAnotherNumberOfRanks) {
   const auto tokens = counting_tokens({300});
   BatchLoader straight(tokens, {.batch = 8, .context = 5, .seed = 1});
@@ -246,12 +246,13 @@ TEST(BatchLoader, RefusesToResumeInOtherData) {
     return text.substr(0, text.find(" | "));
   };
   EXPECT_EQ(refusal([](LoaderState& s) { s.tokens = 301; }),
-            "cannot go on in the data: the number of tokens was 301 and is 300");
+            "cannot resume in the data: the number of tokens was 301 and is 300");
   EXPECT_EQ(refusal([](LoaderState& s) { s.context = 6; }),
-            "cannot go on in the data: the context was 6 and is 5");
-  EXPECT_EQ(refusal([](LoaderState& s) { s.seed = 2; }), "cannot go on in the data: the seed was 2 and is 1");
+            "cannot resume in the data: the context was 6 and is 5");
+  EXPECT_EQ(refusal([](LoaderState& s) { s.seed = 2; }),
+            "cannot resume in the data: the seed was 2 and is 1");
   EXPECT_EQ(refusal([](LoaderState& s) { s.shuffle = false; }),
-            "cannot go on in the data: shuffling was 0 and is 1");
+            "cannot resume in the data: shuffling was 0 and is 1");
   EXPECT_NE(refusal([](LoaderState& s) { s.next = ~uint64_t{0}; }).find("at window"), std::string::npos);
   const auto document = parse_json(R"({"next":-1,"seed":1,"shuffle":true,"context":5,"tokens":9})", {}, "s");
   EXPECT_NE(KILN_ERROR_OF(loader_state(JsonValue(document, "s"))).find("next is -1"), std::string::npos);

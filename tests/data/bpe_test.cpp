@@ -73,7 +73,7 @@ TEST(BpeTrainer, IsItsDefinition) {
   }
 }
 
-TEST(BpeTrainer, RunsOfOneLetterAndWordsThatMeetTheSameTokenTwice) {
+TEST(BpeTrainer, RunsOfOneLetterAndWordsThatHitTheSameTokenTwice) {
   for (const std::string& text :
        {std::string("aaaaaaaaaaaaaaaaaaaa aaa aa a"), std::string("abcabc abc bcab cabca abab babcb"),
         std::string("abababababab ba ab bab aba")}) {
@@ -97,7 +97,7 @@ TEST(BpeTrainer, SpecialTokensAreNotLearntFrom) {
   const std::string text = "ab<|endoftext|>ab<|endoftext|>cd";
   const BpeModel m = train(text, 300);
   EXPECT_EQ(spelled(m), (std::vector<std::pair<std::string, std::string>>{{"a", "b"}, {"c", "d"}}));
-  EXPECT_EQ(m.vocab_size(), 259);  // smaller than asked for: nothing is left to merge
+  EXPECT_EQ(m.vocab_size(), 259);  // smaller than requested: nothing is left to merge
   EXPECT_EQ(m.specials.id_of(kEndOfText), 258);
 }
 
@@ -200,6 +200,15 @@ TEST(ByteTokenizer, IsTheBytes) {
   const auto t = make_byte_tokenizer();
   EXPECT_EQ(t->vocab_size(), 257);
   EXPECT_EQ(t->encode("a\xff<|endoftext|>"), (std::vector<int32_t>{97, 255, 256}));
+}
+
+TEST(ByteTokenizer, ForAModelOf256TokensIsTheBytesAlone) {
+  const auto t = make_byte_tokenizer(/*end_of_text=*/false);
+  EXPECT_EQ(t->vocab_size(), 256);
+  EXPECT_EQ(t->encode("a\xff<|e"), (std::vector<int32_t>{97, 255, '<', '|', 'e'}));
+  EXPECT_FALSE(t->specials().end_of_text());
+  EXPECT_NE(t->fingerprint(), make_byte_tokenizer()->fingerprint());
+  EXPECT_EQ(KILN_ERROR_OF(t->bytes_of(256)), "token 256 is not in the byte tokenizer's vocabulary of 256");
 }
 
 // Pieces of 128 KiB on several threads, cut wherever a cut is allowed, and specials that contain such places.

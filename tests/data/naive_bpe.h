@@ -1,5 +1,5 @@
 // BPE by its definition, slowly: what the trainer and the encoder are held to. Symbols are byte strings;
-// everything is counted anew for each merge.
+// everything is recounted for each merge.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct NaiveBpe {
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
 };
 
-// `words` and how often each stands in the text.
+// `words` and how often each occurs in the text.
 NaiveBpe naive_train(const std::map<std::string, int64_t>& words, std::size_t vocab_size);
 
 // One word: again and again the pair that is first in `merges`, its leftmost place.

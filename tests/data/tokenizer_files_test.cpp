@@ -17,8 +17,6 @@
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-
 BpeModel trained(std::string_view pattern = "gpt2") {
   RandomText random(2);
   const auto splitter = make_splitter(pattern);
@@ -47,7 +45,7 @@ TEST(HfTokenizer, RoundTrip) {
   const BpeModel model = trained();
   const std::string text = hf_tokenizer_json(model);
   expect_same_ids(model, parse_hf_tokenizer(text, "t"));
-  const json page = json::parse(text);
+  const Json page = Json::parse(text);
   EXPECT_EQ(page["model"]["type"], "BPE");
   EXPECT_EQ(page["pre_tokenizer"]["type"], "ByteLevel");
   EXPECT_EQ(page["added_tokens"][0]["content"], kEndOfText);
@@ -60,17 +58,18 @@ TEST(HfTokenizer, RoundTripOfASplitPattern) {
   for (const char* pattern : {"cl100k", "o200k"}) {
     const BpeModel model = trained(pattern);
     const std::string text = hf_tokenizer_json(model);
-    EXPECT_EQ(json::parse(text)["pre_tokenizer"]["pretokenizers"][1]["use_regex"], false);
+    EXPECT_EQ(Json::parse(text)["pre_tokenizer"]["pretokenizers"][1]["use_regex"], false);
     expect_same_ids(model, parse_hf_tokenizer(text, "t"));
   }
 }
 
 TEST(HfTokenizer, MergesAsPairsAndOtherHarmlessThings) {
   const BpeModel model = trained();
-  json page = json::parse(hf_tokenizer_json(model));
-  for (json& m : page["model"]["merges"]) {
-    const std::string line = m;
-    m = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
+  Json page = Json::parse(hf_tokenizer_json(model));
+  Json& merges = page["model"]["merges"];
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const std::string line = merges[i].text();
+    merges[i] = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
   }
   page["post_processor"] = {{"type", "Sequence"},
                             {"processors", {{{"type", "ByteLevel"}}, {{"type", "TemplateProcessing"}}}}};
@@ -83,7 +82,7 @@ TEST(HfTokenizer, MergesAsPairsAndOtherHarmlessThings) {
 
 TEST(HfTokenizer, IgnoreMergesTakesWholeWords) {
   BpeModel model = trained();
-  json page = json::parse(hf_tokenizer_json(model));
+  Json page = Json::parse(hf_tokenizer_json(model));
   // "kilo" as a token that no merge makes.
   page["model"]["vocab"]["qqq"] = 500;
   page["model"]["ignore_merges"] = true;
@@ -94,64 +93,64 @@ TEST(HfTokenizer, IgnoreMergesTakesWholeWords) {
 }
 
 TEST(HfTokenizer, RefusesTheRestByName) {
-  const json good = json::parse(hf_tokenizer_json(trained()));
-  const auto refusal = [&](const std::function<void(json&)>& spoil) {
-    json page = good;
+  const Json good = Json::parse(hf_tokenizer_json(trained()));
+  const auto refusal = [&](const std::function<void(Json&)>& spoil) {
+    Json page = good;
     spoil(page);
     return KILN_ERROR_OF(parse_hf_tokenizer(page.dump(), "t.json"));
   };
   const std::string only = " | kiln reads byte-level BPE tokenizers only";
-  EXPECT_EQ(refusal([](json& p) { p["model"]["type"] = "Unigram"; }),
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["type"] = "Unigram"; }),
             "t.json: model.type 'Unigram' is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["normalizer"] = {{"type", "NFC"}}; }),
+  EXPECT_EQ(refusal([](Json& p) { p["normalizer"] = {{"type", "NFC"}}; }),
             "t.json: normalizer normalizer 'NFC' is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["pre_tokenizer"] = {{"type", "Metaspace"}}; }),
+  EXPECT_EQ(refusal([](Json& p) { p["pre_tokenizer"] = {{"type", "Metaspace"}}; }),
             "t.json: pre_tokenizer pre-tokenizer 'Metaspace' is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["pre_tokenizer"] = nullptr; }),
+  EXPECT_EQ(refusal([](Json& p) { p["pre_tokenizer"] = nullptr; }),
             "t.json: pre_tokenizer no pre-tokenizer is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["pre_tokenizer"]["add_prefix_space"] = true; }),
+  EXPECT_EQ(refusal([](Json& p) { p["pre_tokenizer"]["add_prefix_space"] = true; }),
             "t.json: pre_tokenizer.add_prefix_space true is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["decoder"] = {{"type", "WordPiece"}}; }),
+  EXPECT_EQ(refusal([](Json& p) { p["decoder"] = {{"type", "WordPiece"}}; }),
             "t.json: decoder 'WordPiece' is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["post_processor"] = {{"type", "BertProcessing"}}; }),
+  EXPECT_EQ(refusal([](Json& p) { p["post_processor"] = {{"type", "BertProcessing"}}; }),
             "t.json: post_processor post-processor 'BertProcessing' is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["added_tokens"][0]["lstrip"] = true; }),
+  EXPECT_EQ(refusal([](Json& p) { p["added_tokens"][0]["lstrip"] = true; }),
             "t.json: added_tokens[0].lstrip true is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["model"]["byte_fallback"] = true; }),
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["byte_fallback"] = true; }),
             "t.json: model.byte_fallback true is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["model"]["dropout"] = 0.1; }),
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["dropout"] = 0.1; }),
             "t.json: model.dropout dropping merges at random is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p["model"]["end_of_word_suffix"] = "</w>"; }),
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["end_of_word_suffix"] = "</w>"; }),
             "t.json: model.end_of_word_suffix '</w>' is not supported" + only);
-  EXPECT_EQ(refusal([](json& p) { p.erase("model"); }), "t.json: lacks 'model'");
-  EXPECT_EQ(refusal([](json& p) { p["model"]["vocab"]["a"] = -1; }),
+  EXPECT_EQ(refusal([](Json& p) { p.erase("model"); }), "t.json: lacks 'model'");
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["vocab"]["a"] = -1; }),
             "t.json: model.vocab.a is -1; expected a whole number from 0 to 6095");
-  EXPECT_EQ(refusal([](json& p) { p["model"]["vocab"]["a"] = 3'999'999; }),
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["vocab"]["a"] = 3'999'999; }),
             "t.json: model.vocab.a is 3999999; expected a whole number from 0 to 6095");
-  EXPECT_NE(refusal([](json& p) { p["model"]["vocab"]["a"] = 98; }).find("gives id 98 to two tokens"),
+  EXPECT_NE(refusal([](Json& p) { p["model"]["vocab"]["a"] = 98; }).find("gives id 98 to two tokens"),
             std::string::npos);
   EXPECT_NE(
-      refusal([](json& p) { p["model"]["vocab"]["a b"] = 500; }).find("not spelled in ByteLevel's alphabet"),
+      refusal([](Json& p) { p["model"]["vocab"]["a b"] = 500; }).find("not spelled in ByteLevel's alphabet"),
       std::string::npos);
-  EXPECT_NE(refusal([](json& p) { p["model"]["vocab"].erase("a"); }).find("'a' is not in the vocabulary"),
+  EXPECT_NE(refusal([](Json& p) { p["model"]["vocab"].erase("a"); }).find("'a' is not in the vocabulary"),
             std::string::npos);
-  EXPECT_EQ(refusal([](json& p) {
-              p["model"]["merges"] = json::array();
+  EXPECT_EQ(refusal([](Json& p) {
+              p["model"]["merges"] = Json::array();
               p["model"]["vocab"].erase("a");
             }),
             "t.json: byte 97 has no token of its own, so not every text can be encoded");
-  EXPECT_NE(refusal([](json& p) { p["model"]["merges"][0] = "q"; }).find("model.merges[0]: 'q' has no space"),
+  EXPECT_NE(refusal([](Json& p) { p["model"]["merges"][0] = "q"; }).find("model.merges[0]: 'q' has no space"),
             std::string::npos);
-  EXPECT_EQ(refusal([](json& p) { p["model"]["merges"][0] = {"a", "b", "c"}; }),
+  EXPECT_EQ(refusal([](Json& p) { p["model"]["merges"][0] = {"a", "b", "c"}; }),
             "t.json: model.merges[0] has 3 parts; expected two");
   EXPECT_NE(
-      refusal([](json& p) { p["model"]["merges"][0] = "q \u0144"; }).find("is not a merge of two tokens"),
+      refusal([](Json& p) { p["model"]["merges"][0] = "q \u0144"; }).find("is not a merge of two tokens"),
       std::string::npos);
-  EXPECT_NE(refusal([](json& p) { p["added_tokens"][0]["id"] = 300; }).find("which is another token's"),
+  EXPECT_NE(refusal([](Json& p) { p["added_tokens"][0]["id"] = 300; }).find("which is another token's"),
             std::string::npos);
-  EXPECT_NE(refusal([](json& p) { p["added_tokens"][0]["content"] = ""; }).find("is an empty token"),
+  EXPECT_NE(refusal([](Json& p) { p["added_tokens"][0]["content"] = ""; }).find("is an empty token"),
             std::string::npos);
-  EXPECT_NE(refusal([](json& p) { p["added_tokens"].push_back(p["added_tokens"][0]); }).find("t.json: "),
+  EXPECT_NE(refusal([](Json& p) { p["added_tokens"].push_back(p["added_tokens"][0]); }).find("t.json: "),
             std::string::npos);
 }
 
@@ -164,7 +163,7 @@ TEST(VocabMerges, RoundTripAndRefusals) {
             "m line 1: 'a b c' is not two tokens with a space between");
   EXPECT_EQ(KILN_ERROR_OF(parse_vocab_merges(vocab, "#version: 0.2\n\nqq a\n", "v", "m")),
             "m line 3: 'qq' is not in the vocabulary");
-  nlohmann::json shared = nlohmann::json::parse(vocab);  // found by fuzzing: one id for two texts
+  Json shared = Json::parse(vocab);  // found by fuzzing: one id for two texts
   shared["<|endoftext|>"] = shared["l"];
   const std::string said = KILN_ERROR_OF(parse_vocab_merges(shared.dump(), merges, "v", "m"));
   EXPECT_NE(said.find("is both the special token '<|endoftext|>' and 'l'"), std::string::npos) << said;
@@ -234,7 +233,7 @@ TEST(LoadTokenizer, ByNameFileAndFolder) {
   EXPECT_EQ(load_tokenizer("byte")->kind(), "byte");
   folder.write("hf/tokenizer.json", hf_tokenizer_json(model));
   folder.write("gpt2/vocab.json", vocab_json(model));
-  EXPECT_NE(KILN_ERROR_OF(load_tokenizer(folder / "gpt2")).find("has no merges.txt beside it"),
+  EXPECT_NE(KILN_ERROR_OF(load_tokenizer(folder / "gpt2")).find("has no merges.txt next to it"),
             std::string::npos);
   folder.write("gpt2/merges.txt", merges_txt(model));
   folder.write("tik/x.tiktoken", tiktoken_text(model));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
@@ -20,7 +21,7 @@ std::string rhyme() {
 }
 
 std::string source_file(const char* name) {
-  std::ifstream file(std::string(KILN_TESTS_FOLDER) + "/../" + name, std::ios::binary);
+  std::ifstream file(std::filesystem::path(KILN_TESTS_FOLDER) / ".." / name, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -56,7 +57,7 @@ TEST(TrainingText, WithoutAPathIsTheBuiltinText) {
   EXPECT_EQ(t.name, "kiln's own sources");
   EXPECT_EQ(t.text_bytes, builtin_text().size());
   ASSERT_TRUE(t.validation);
-  const std::string end(kEndOfText);  // it also stands in the sources, where it is a token of one id
+  const std::string end(kEndOfText);  // it also is in the sources, where it is a token of one id
   EXPECT_EQ(decoded(t, *t.train) + decoded(t, *t.validation), [&] {
     const auto cut = decoded(t, *t.train).size() - end.size();
     return std::string(builtin_text().substr(0, cut)) + end + std::string(builtin_text().substr(cut)) + end;
@@ -81,7 +82,7 @@ TEST(TrainingText, TextInMemoryIsSplitAsAFileIs) {
 
 TEST(TrainingText, TrainsAVocabularyOnWhatIsTrainedOn) {
   const TempFolder folder;
-  // Words that stand only in the part held out must leave no trace in the vocabulary.
+  // Words that occur only in the validation part must leave no trace in the vocabulary.
   std::string text = rhyme();
   for (int i = 0; i < 60; ++i) text += "zyzzyva zyzzyva zyzzyva\n";
   folder.write("a", text);
@@ -99,6 +100,53 @@ TEST(TrainingText, TrainsAVocabularyOnWhatIsTrainedOn) {
   const TrainingText again =
       read_training_text(folder / "a", {.train_vocab = 270, .held_out = 0.2, .context = 8}, pool);
   EXPECT_EQ(again.tokenizer->fingerprint(), t.tokenizer->fingerprint());
+}
+
+// nanoGPT's format: uint16 and nothing else.
+std::string shard_of(int32_t first, int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) {
+    bytes += static_cast<char>((first + i) & 0xff);
+    bytes += static_cast<char>((first + i) >> 8);
+  }
+  return bytes;
+}
+
+TEST(TrainingText, ATokenFileIsReadWithoutATokenizer) {
+  const TempFolder folder;
+  const std::string file = folder.write("x.bin", shard_of(100, 400));
+  ThreadPool pool(2);
+  const TrainingText t = read_training_text(file, {.held_out = 0.25, .context = 8}, pool);
+  EXPECT_FALSE(t.tokenizer);
+  EXPECT_EQ(t.vocab_size, 500) << "to the largest id";
+  EXPECT_EQ(t.train->size(), 300);
+  ASSERT_TRUE(t.validation);
+  std::vector<int32_t> last(100);
+  t.validation->shards()[0].read(0, last, 500);
+  EXPECT_EQ(last.front(), 400);
+  EXPECT_EQ(last.back(), 499);
+  // Ids that the named tokenizer does not have.
+  EXPECT_NE(
+      KILN_ERROR_OF(read_training_text(file, {.tokenizer_named = true, .context = 8}, pool)).find("x.bin"),
+      std::string::npos);
+  EXPECT_NE(KILN_ERROR_OF(read_training_text(file, {.train_vocab = 300, .context = 8}, pool))
+                .find("holds tokens already"),
+            std::string::npos);
+}
+
+TEST(TrainingText, AFolderOfTokenFilesHasItsValidationByName) {
+  const TempFolder folder;
+  folder.write("a_train.bin", shard_of(0, 100));
+  folder.write("b_train.bin", shard_of(50, 100));
+  folder.write("a_val.bin", shard_of(100, 60));
+  ThreadPool pool(1);
+  const TrainingText t = read_training_text(folder.path(), {.context = 8}, pool);
+  EXPECT_EQ(t.train->size(), 200);
+  ASSERT_TRUE(t.validation);
+  EXPECT_EQ(t.validation->size(), 60);
+  EXPECT_EQ(t.vocab_size, 160);
+  folder.write("notes.txt", rhyme());  // with a text in it, it is a folder of texts
+  EXPECT_EQ(read_training_text(folder.path(), {.context = 8}, pool).tokenizer->kind(), "byte");
 }
 
 TEST(TrainingText, RefusesOptionsThatCannotBe) {

@@ -109,7 +109,7 @@ TEST(AllocatorStress, LiveBlocksNeverOverlapAndAllCoalesceInTheEnd) {
   auto drop = [&](std::map<std::byte*, Held>::iterator it) {
     const Held& h = it->second;
     const std::size_t n = h.buffer.bytes();
-    if (n > 0) {  // nobody else wrote to it
+    if (n > 0) {  // nothing else wrote to it
       ASSERT_EQ(static_cast<unsigned char>(it->first[0]), h.mark);
       ASSERT_EQ(static_cast<unsigned char>(it->first[n - 1]), h.mark);
     }

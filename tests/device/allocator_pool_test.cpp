@@ -48,7 +48,7 @@ TEST_P(AllocatorPoolModes, PrivateMemoryIsKeptUntilThePoolDies) {
   EXPECT_EQ(backend.segments, 1);
 }
 
-TEST_P(AllocatorPoolModes, AClearedPoolGivesItsMemoryBackAndGoesOn) {
+TEST_P(AllocatorPoolModes, AClearedPoolGivesItsMemoryBackAndStaysUsable) {
   FakeBackend backend;
   Allocator allocator(backend, FakeBackend::compute(), GetParam());
   PrivatePool pool(allocator);
@@ -130,104 +130,13 @@ TEST_F(AllocatorPools, OutOfMemoryInACaptureGivesNothingBackBeforeItsEnd) {
   EXPECT_EQ(tight.allocate({12 * kMiB}, Tag::activation).data(), kept);
 }
 
-// --- streams
-
-TEST_F(AllocatorPools, UsedOnRecordsAtFreeAndWaitsAtReuse) {
-  Buffer a = get(4096);
-  std::byte* const address = a.data();
-  backend_.take_log();
-  a.used_on(FakeBackend::stream(7));
-  EXPECT_EQ(backend_.take_log(), Log{});
-  a.reset();
-  EXPECT_EQ(backend_.take_log(), (Log{"record 101 on stream 7"}));
-  Buffer b = get(4096);
-  EXPECT_EQ(b.data(), address);
-  EXPECT_EQ(backend_.take_log(), (Log{"compute waits for 101"}));
-  b.reset();  // the new life was on the compute stream alone
-  EXPECT_EQ(get(4096).data(), address);
-  EXPECT_EQ(backend_.take_log(), Log{});
-}
-
-TEST_F(AllocatorPools, UsedOnTheComputeStreamNeedsNoFence) {
-  Buffer a = get(4096);
-  backend_.take_log();
-  a.used_on(FakeBackend::compute());
-  a.reset();
-  get(4096);
-  EXPECT_EQ(backend_.take_log(), Log{});
-}
-
-TEST_F(AllocatorPools, OneFencePerStreamHoweverOftenUsed) {
-  Buffer a = get(4096);
-  const Buffer copy = a;
-  backend_.take_log();
-  a.used_on(FakeBackend::stream(7));
-  copy.used_on(FakeBackend::stream(8));
-  a.used_on(FakeBackend::stream(7));
-  a.reset();
-  EXPECT_EQ(backend_.take_log(), Log{});  // a copy still lives
-  const_cast<Buffer&>(copy).reset();
-  EXPECT_EQ(backend_.take_log(), (Log{"record 101 on stream 7", "record 102 on stream 8"}));
-  get(512);
-  EXPECT_EQ(backend_.take_log(), (Log{"compute waits for 101", "compute waits for 102"}));
-}
-
-TEST_F(AllocatorPools, FencesSurviveCoalescingAndGuardTheFirstCutOnly) {
-  Buffer a = get(512), b = get(512), c = get(512);
-  a.used_on(FakeBackend::stream(7));
-  c.used_on(FakeBackend::stream(8));
-  backend_.take_log();
-  a.reset();
-  c.reset();
-  b.reset();  // all three, and the rest of the segment, are one block now
-  EXPECT_EQ(backend_.take_log(), (Log{"record 101 on stream 7", "record 102 on stream 8"}));
-  const Buffer d = get(512);
-  Log waits = backend_.take_log();
-  std::sort(waits.begin(), waits.end());
-  EXPECT_EQ(waits, (Log{"compute waits for 101", "compute waits for 102"}));
-  const Buffer e = get(512), f = get(512);  // the rest is behind the same waits
-  EXPECT_EQ(backend_.take_log(), Log{});
-}
-
-TEST_F(AllocatorPools, EventsAreReusedAndDestroyed) {
-  FakeBackend backend;
-  {
-    Allocator allocator(backend, FakeBackend::compute(), AllocMode::caching);
-    for (int i = 0; i < 100; ++i) {
-      const Buffer b = allocator.allocate({4096}, Tag::comm);
-      b.used_on(FakeBackend::stream(7));
-    }
-    EXPECT_LE(backend.events_made, 2);
-  }
-  EXPECT_EQ(backend.events_alive, 0);
-}
-
-TEST_F(AllocatorPools, ReleasedSegmentsWaitForTheirFences) {
-  Buffer a = get(4096);
-  a.used_on(FakeBackend::stream(7));
-  a.reset();
-  backend_.take_log();
-  allocator_.release_cached();
-  EXPECT_EQ(backend_.take_log(), (Log{"compute waits for 101", "synchronize compute", "release"}));
-}
-
-TEST(AllocatorRawStreams, RawMemoryIsReleasedAfterTheOtherStreamIsDone) {
-  FakeBackend backend;
-  Allocator allocator(backend, FakeBackend::compute(), AllocMode::raw);
-  Buffer a = allocator.allocate({100}, Tag::comm);
-  a.used_on(FakeBackend::stream(7));
-  backend.take_log();
-  a.reset();
-  EXPECT_EQ(backend.take_log(),
-            (Log{"record 101 on stream 7", "compute waits for 101", "synchronize compute", "release"}));
-}
+// --- releases and the compute stream
 
 TEST(AllocatorRawStreams, RawMemoryFreedInACaptureIsReleasedAfterIt) {
   FakeBackend backend;
   Allocator allocator(backend, FakeBackend::compute(), AllocMode::raw);
   PrivatePool pool(allocator), inner_pool(allocator);
   Buffer plain = allocator.allocate({100}, Tag::param), used = allocator.allocate({100}, Tag::comm);
-  used.used_on(FakeBackend::stream(7));
   backend.take_log();
   {
     PoolScope scope(pool);
@@ -240,12 +149,10 @@ TEST(AllocatorRawStreams, RawMemoryFreedInACaptureIsReleasedAfterIt) {
     EXPECT_EQ(backend.take_log(), Log{});
     EXPECT_EQ(backend.segments, 2);
   }
-  EXPECT_EQ(backend.take_log(), (Log{"synchronize compute", "release", "record 101 on stream 7",
-                                     "compute waits for 101", "synchronize compute", "release"}));
+  EXPECT_EQ(backend.take_log(), (Log{"synchronize compute", "release", "synchronize compute", "release"}));
   EXPECT_EQ(allocator.stats().reserved, 0U);
 }
 
-// Fences of a pool may have been recorded in a capture, where nobody outside can wait for them.
 TEST_P(AllocatorPoolModes, ADroppedPoolWaitsForTheComputeStreamOnly) {
   FakeBackend backend;
   {
@@ -253,27 +160,22 @@ TEST_P(AllocatorPoolModes, ADroppedPoolWaitsForTheComputeStreamOnly) {
     PrivatePool pool(allocator);
     PoolScope scope(pool);
     Buffer freed = allocator.allocate({100}, Tag::comm);
-    freed.used_on(FakeBackend::stream(7));
     freed.reset();
     backend.take_log();
   }
   EXPECT_EQ(backend.take_log(), (Log{"synchronize compute", "release", "synchronize compute"}));
-  EXPECT_EQ(backend.events_alive, 0);
 }
 
 // Memory that a copy or a collective may still touch must not go back to the device before that is done.
-TEST_P(AllocatorPoolModes, TheAllocatorsEndWaitsForFences) {
+TEST_P(AllocatorPoolModes, TheAllocatorsEndWaitsForTheComputeStream) {
   FakeBackend backend;
   Buffer alive;
   {
     Allocator allocator(backend, FakeBackend::compute(), GetParam());
     alive = allocator.allocate({100}, Tag::comm);
-    alive.used_on(FakeBackend::stream(7));
     backend.take_log();
   }
-  EXPECT_EQ(backend.take_log(),
-            (Log{"record 101 on stream 7", "compute waits for 101", "synchronize compute", "release"}));
-  EXPECT_EQ(backend.events_alive, 0);
+  EXPECT_EQ(backend.take_log(), (Log{"synchronize compute", "release"}));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST_F(AllocatorTest, SplitsASegmentAndCoalescesInAnyOrder) {
     std::byte* base = parts[0].data();
     for (int i = 1; i < 4; ++i) ASSERT_EQ(parts[i].data(), base + i * kMiB / 2);
     for (int i : order) parts[i].reset();
-    // Only a segment that is whole again has room for 1 MiB from its start and 1 MiB after that.
+    // Only a segment that is whole again has space for 1 MiB from its start and 1 MiB after that.
     const Buffer low = get(kMiB), high = get(kMiB);
     ASSERT_EQ(low.data(), base);
     ASSERT_EQ(high.data(), base + kMiB);
@@ -154,7 +154,7 @@ TEST_F(AllocatorTest, ReportNamesTheTagsInUse) {
 
 TEST_F(AllocatorTest, ReleaseCachedGivesWholeFreeSegmentsBack) {
   Buffer a = get(kMiB), b = get(5 * kMiB), c = get(40 * kMiB);
-  Buffer part = get(512);  // lies in a's segment
+  Buffer part = get(512);  // is in a's segment
   EXPECT_EQ(backend_.segments, 3);
   a.reset();
   b.reset();

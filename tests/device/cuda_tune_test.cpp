@@ -1,4 +1,4 @@
-// Choosing matrix-product algorithms by measurement: the choice changes speed and last bits, never the
+// Choosing GEMM algorithms by measurement: the choice changes speed and last bits, never the
 // result; written down and read back it gives the same bits; one that is damaged is refused.
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ class CudaTune : public testing::Test {
     return o;
   }
 
-  // 96 x 200 times 200 x 136: one product, in bf16.
-  static std::vector<float> product(RankContext& ctx) {
+  // 96 x 200 times 200 x 136: one matmul, in bf16.
+  static std::vector<float> matmul(RankContext& ctx) {
     const auto normals = [&](Shape shape, const char* name) {
       std::vector<bf16> host;
       for (int64_t i = 0; i < shape.numel(); ++i)
@@ -45,8 +45,8 @@ class CudaTune : public testing::Test {
 
 TEST_F(CudaTune, ChoicesChangeNoResultAndGiveTheSameBitsAgain) {
   RankContext ctx(on_gpu());
-  EXPECT_TRUE(ctx.backend().tune_matmuls([](auto...) {}).empty());  // no product met yet
-  const std::vector<float> before = product(ctx);
+  EXPECT_TRUE(ctx.backend().tune_matmuls([](auto...) {}).empty());  // no matmul seen yet
+  const std::vector<float> before = matmul(ctx);
   std::size_t told = 0;
   const auto choices = ctx.backend().tune_matmuls([&](auto...) { ++told; });
   ASSERT_EQ(choices.size(), 1u);
@@ -55,26 +55,26 @@ TEST_F(CudaTune, ChoicesChangeNoResultAndGiveTheSameBitsAgain) {
   EXPECT_EQ(choices[0].calls, 1);
   EXPECT_GT(choices[0].us, 0);
   EXPECT_LE(choices[0].us, choices[0].default_us);
-  const std::vector<float> tuned = product(ctx);
+  const std::vector<float> tuned = matmul(ctx);
   ASSERT_EQ(before.size(), tuned.size());
   for (std::size_t i = 0; i < before.size(); ++i)
     ASSERT_NEAR(before[i], tuned[i], 0.01 * (1 + std::abs(before[i]))) << i;
 
   RankContext other(on_gpu());
   other.backend().use_matmuls(choices);
-  EXPECT_EQ(product(other), tuned);
+  EXPECT_EQ(matmul(other), tuned);
 }
 
 TEST_F(CudaTune, ADamagedChoiceIsRefused) {
   RankContext ctx(on_gpu());
-  (void)product(ctx);
+  (void)matmul(ctx);
   auto choices = ctx.backend().tune_matmuls([](auto...) {});
   choices[0].algorithm[3] = 'x';
   EXPECT_THROW(ctx.backend().use_matmuls(choices), Error);
   choices[0].algorithm.assign(128, 'f');  // hexadecimal, and no algorithm
   RankContext other(on_gpu());
   other.backend().use_matmuls(choices);
-  EXPECT_THROW((void)product(other), Error);
+  EXPECT_THROW((void)matmul(other), Error);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // How buckets go through a step: which of them backward is held up for, and what a step that broke off leaves
-// to the next. On a slow link, so that sums are still under way when the question comes up.
+// to the next. On a slow link, so that sums are still in flight when the question comes up.
 #include <gtest/gtest.h>
 
 #include "autograd/tape.h"
@@ -29,7 +29,7 @@ void fill(const Tensor& t, float value) {
   for (int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = value;
 }
 
-// Matrices one behind the other. Backward is the last one's gradient first.
+// Matrices one after the other. Backward is the last one's gradient first.
 struct Chain {
   Chain(RankContext& ctx, BucketedStrategy& strategy) : strategy(strategy) {
     for (int i = 0; i < kWeights; ++i) weights.push_back(&store.add(cat("w", i), {8, 8}, {}));
@@ -98,7 +98,7 @@ TEST(BucketFlow, AStepThatBrokeOffLeavesNothingToTheNext) {
           const auto broken = make(ctx, comm);
           Chain chain(ctx, *broken);
           for (const int reached : {1, 2, kWeights}) {
-            chain.backward(ctx, 1000, reached);  // its sums are under way, and nobody waits for them
+            chain.backward(ctx, 1000, reached);  // its sums are in flight, and are not waited for
             chain.step(ctx, 1);
             EXPECT_EQ(chain.grads(), expected.grads()) << reached;
           }
@@ -131,14 +131,14 @@ Waits waits_of(Make make) {
   return first;
 }
 
-// Buckets of one weight are sent from where they lie and received there: waiting for them gives no memory
+// Buckets of one weight are sent in place and received there: waiting for them gives no memory
 // back.
 TEST(BucketFlow, BackwardWaitsOnlyForCopies) {
   const Waits ddp = waits_of(&overlap), in_place = waits_of(&zero<1>), rooms = waits_of(&zero<2>);
   EXPECT_EQ(ddp.during, 0);
   EXPECT_EQ(in_place.during, 0);
   EXPECT_EQ(in_place.after, kWeights);
-  constexpr int kLeft = BucketOptions{}.in_flight;  // that nobody has waited for when backward is over
+  constexpr int kLeft = BucketOptions{}.in_flight;  // still pending when backward ends
   EXPECT_EQ(rooms.during, kWeights - kLeft);
   EXPECT_EQ(waits_of(&rounded).during, kWeights - kLeft);
 }

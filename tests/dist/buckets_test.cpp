@@ -1,4 +1,4 @@
-// Which gradients travel together, and who updates what: pure functions of sizes.
+// Which gradients share a collective, and who updates what: pure functions of sizes.
 #include "dist/strategy/buckets.h"
 
 #include <gtest/gtest.h>

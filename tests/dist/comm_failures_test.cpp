@@ -94,7 +94,7 @@ TEST(CommFailures, ATimeOutWhileAnotherRankReadsFreesNothingUnderIt) {
   SlowReader state;
   RankOptions options = watched(AllocMode::raw);
   options.backend = [&] { return std::make_unique<SlowBackend>(state); };
-  std::barrier both_here(2);  // the time limit is for the second meeting, not for the start of threads
+  std::barrier both_here(2);  // the time limit is for the second barrier, not for the start of threads
   std::array<std::string, 2> told;
   std::string rethrown;
   try {
@@ -123,7 +123,8 @@ TEST(CommFailures, ATimeOutWhileAnotherRankReadsFreesNothingUnderIt) {
     EXPECT_EQ(m, "[all_gather] rank 0 waited 1000 ms; not done: rank 1");
 }
 
-// Rank 1 throws in the middle of its share; the error itself is rethrown and nobody waits for the time limit.
+// Rank 1 throws in the middle of its share; the error itself is rethrown and no rank waits for the time
+// limit.
 class FailingBackend final : public WatchedBackend {
  public:
   void copy_within(void* dst, const void* src, std::size_t bytes, Stream s) override {

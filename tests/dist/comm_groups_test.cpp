@@ -88,7 +88,7 @@ void check_groups(const Device& device) {
       EXPECT_EQ(half->world(), 2);
       EXPECT_EQ(half->transport(), comm.transport());
       EXPECT_EQ(half->rank(), rank % 2 == 1 ? (rank == 3 ? 0 : 1) : rank / 2);
-      // Both communicators have calls under way at once.
+      // Both communicators have calls in flight at once.
       const Tensor a = upload(ctx, values_of<float>(half->rank(), 33));
       shake();
       const CommHandle h = half->all_reduce(ctx, a, "half");
@@ -111,19 +111,19 @@ TEST(CommGroups, SplitByColourAndKey) { check_groups(Device::cpu()); }
 TEST(CommGroups, AMeshSumsAlongItsRowsAndColumns) {
   run_shuffled_ranks(6, one_thread_each(), [](RankContext& ctx, Communicator& comm, Shaker& shake) {
     const Mesh mesh = make_mesh(ctx, comm, 2, 3);
-    EXPECT_EQ(mesh.row, ctx.rank() / 3);
-    EXPECT_EQ(mesh.column, ctx.rank() % 3);
-    EXPECT_EQ(mesh.along_row->world(), 3);
-    EXPECT_EQ(mesh.along_column->world(), 2);
-    EXPECT_EQ(mesh.along_row->rank(), mesh.column);
-    EXPECT_EQ(mesh.along_column->rank(), mesh.row);
+    EXPECT_EQ(mesh.dp_rank, ctx.rank() / 3);
+    EXPECT_EQ(mesh.tp_rank, ctx.rank() % 3);
+    EXPECT_EQ(mesh.tp_group->world(), 3);
+    EXPECT_EQ(mesh.dp_group->world(), 2);
+    EXPECT_EQ(mesh.tp_group->rank(), mesh.tp_rank);
+    EXPECT_EQ(mesh.dp_group->rank(), mesh.dp_rank);
     const std::vector<float> mine = {static_cast<float>(ctx.rank())};
     const Tensor row = upload(ctx, mine), column = upload(ctx, mine);
     shake();
-    mesh.along_row->all_reduce(ctx, row).wait(ctx);
-    mesh.along_column->all_reduce(ctx, column).wait(ctx);
-    expect_bits<float>(ctx, row, {static_cast<float>(9 * mesh.row + 3)}, "row");
-    expect_bits<float>(ctx, column, {static_cast<float>(2 * mesh.column + 3)}, "column");
+    mesh.tp_group->all_reduce(ctx, row).wait(ctx);
+    mesh.dp_group->all_reduce(ctx, column).wait(ctx);
+    expect_bits<float>(ctx, row, {static_cast<float>(9 * mesh.dp_rank + 3)}, "row");
+    expect_bits<float>(ctx, column, {static_cast<float>(2 * mesh.tp_rank + 3)}, "column");
   });
 }
 
@@ -134,13 +134,13 @@ TEST(CommGroups, AMeshOnMetaHasItsSizes) {
   RankContext ctx(options);
   Communicator all(ctx, make_meta_transport(4, 6, {}));
   const Mesh mesh = make_mesh(ctx, all, 2, 3);
-  EXPECT_EQ(mesh.along_row->world(), 3);
-  EXPECT_EQ(mesh.along_row->rank(), 1);
-  EXPECT_EQ(mesh.along_column->world(), 2);
-  EXPECT_EQ(mesh.along_column->rank(), 1);
+  EXPECT_EQ(mesh.tp_group->world(), 3);
+  EXPECT_EQ(mesh.tp_group->rank(), 1);
+  EXPECT_EQ(mesh.dp_group->world(), 2);
+  EXPECT_EQ(mesh.dp_group->rank(), 1);
   const Tensor shard = ctx.zeros({5}, DType::f32), full = ctx.zeros({15}, DType::f32);
-  mesh.along_row->all_gather(ctx, shard, full).wait(ctx);
-  EXPECT_THROW(mesh.along_column->all_gather(ctx, shard, full), Error);
+  mesh.tp_group->all_gather(ctx, shard, full).wait(ctx);
+  EXPECT_THROW(mesh.dp_group->all_gather(ctx, shard, full), Error);
 }
 
 TEST(CommGroups, AMeshThatDoesNotFitIsRefused) {
@@ -176,7 +176,7 @@ TEST(CommGroups, AFailureReachesEveryGroup) {
   } catch (const std::out_of_range&) {  // NOLINT(bugprone-empty-catch): what rank 3 threw comes out
   }
   for (int r : {0, 1, 2}) {
-    // Whoever waits for somebody that was told in turn names that one.
+    // A rank that waits for a notified one names that one.
     EXPECT_NE(told[static_cast<std::size_t>(r)].find("rank 3 failed: "), std::string::npos)
         << told[static_cast<std::size_t>(r)];
   }

@@ -29,7 +29,7 @@ TEST(CommLink, MistakesAreNamed) {
       {"latency=20us", "--link: bandwidth is missing"},
       {"bandwidth=1GB/s", "--link: latency is missing"},
       {"latency=20us,bandwidth=1GB/s,", "--link: '' is not key=value"},
-      {"latency=20us,latency=2us,bandwidth=1GB/s", "--link: latency stands twice"},
+      {"latency=20us,latency=2us,bandwidth=1GB/s", "--link: latency appears twice"},
       {"delay=20us,bandwidth=1GB/s", "--link: 'delay' is neither latency nor bandwidth"},
       {"latency=20,bandwidth=1GB/s", "--link: latency is '20', which lacks a unit (ns, us, ms, s)"},
       {"latency=20min,bandwidth=1GB/s", "--link: latency is '20min', whose unit is unknown (ns, us, ms, s)"},

@@ -10,7 +10,7 @@
 namespace kiln {
 namespace {
 
-// Element i lies in part p of `parts`; the sum starts at rank p+1 and ends at rank p, rounded at every stop.
+// Element i is in part p of `parts`; the sum starts at rank p+1 and ends at rank p, rounded at every stop.
 template <class T>
 std::vector<T> sum_in_ring_order(int world, int64_t count) {
   const int64_t each = (count + world - 1) / world;

@@ -86,7 +86,7 @@ TEST(CommStreams, AWaitForALaterCallGivesBackTheEarlier) {
   });
 }
 
-// A rank reads when all have written, and goes on when all have read it: else the next op of a fast rank
+// A rank reads when all have written, and continues when all have read it: else the next op of a fast rank
 // would write over what a slow one still reads.
 TEST(CommStreams, WaitsForEveryRankBeforeReadingAndAfter) {
   run_thread_ranks(2, watched(), [](RankContext& ctx, Communicator& comm) {
@@ -123,7 +123,13 @@ class EventKeeper : public WatchedBackend {
   void wait(Stream, Event e) override {
     std::this_thread::sleep_for(std::chrono::microseconds(number_of(e) % 3 * 700));  // the others go ahead
     const std::lock_guard lock(mutex());
+    ++waits();
     EXPECT_TRUE(alive().contains(number_of(e))) << "waits for an event that its owner has destroyed";
+  }
+
+  static int& waits() {
+    static int count = 0;
+    return count;
   }
 
  private:
@@ -143,8 +149,10 @@ class EventKeeper : public WatchedBackend {
 };
 
 TEST(CommStreams, NobodyWaitsForAnEventOfARankThatIsGone) {
-  for (int round = 0; round < 20; ++round) {
-    run_thread_ranks(3, watched<EventKeeper>(), [](RankContext& ctx, Communicator& comm) {
+  constexpr int kRounds = 20, kRanks = 3;
+  EventKeeper::waits() = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    run_thread_ranks(kRanks, watched<EventKeeper>(), [](RankContext& ctx, Communicator& comm) {
       const Tensor t = ctx.zeros({8}, DType::f32), from = ctx.zeros({8}, DType::f32);
       comm.all_reduce(ctx, t, "sum").wait(ctx);
       {  // a group that goes at once, its last call a parcel on one side
@@ -156,6 +164,7 @@ TEST(CommStreams, NobodyWaitsForAnEventOfARankThatIsGone) {
       comm.all_reduce(ctx, t, "sum again").wait(ctx);
     });
   }
+  EXPECT_GE(EventKeeper::waits(), kRounds * kRanks * (kRanks - 1)) << "what nobody waits for shows nothing";
 }
 
 }  // namespace

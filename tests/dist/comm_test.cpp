@@ -66,7 +66,7 @@ void check_collectives(RankContext& ctx, Communicator& comm, Shaker& shake, int6
   expect_bits(ctx, whole, values_of<T>(rank, count * world), "reduce_scatter's source");
 }
 
-// A shard that lies in the full tensor, at its own place.
+// A shard that is in the full tensor, at its own place.
 template <class T>
 void check_in_place(RankContext& ctx, Communicator& comm, int64_t count) {
   const int rank = comm.rank(), world = comm.world();
@@ -95,7 +95,7 @@ void check_all(const Device& device, int world) {
   });
 }
 
-// Several collectives queued before anybody waits, again and again, sizes changing, contexts coming and
+// Several collectives queued before any wait, again and again, sizes changing, contexts coming and
 // going.
 void check_repeatedly(const Device& device, int world, int times) {
   for (int i = 0; i < times; ++i) {
@@ -270,7 +270,7 @@ TEST(Comm, WrongTensorsAreNamedWithTheirShapes) {
     const Tensor strided = ctx.zeros({4, 4}, DType::f32).narrow(1, 0, 2);
     EXPECT_EQ(message([&] { comm.all_reduce(ctx, strided); }),
               "[all_reduce] needs a contiguous tensor, got a view of [4, 2]");
-    // Each rank found out by itself, before meeting anybody: they can still work together.
+    // Each rank found out by itself, before any communication: the group can still be used.
     check_collectives<float>(ctx, comm, shake, 5);
   });
 }

@@ -25,7 +25,7 @@ std::vector<float> single(bool tied, int micro_steps) {
   RankContext ctx(one_thread());
   ToyModel model(ctx, tied, {}, 100);
   Strategy none;
-  SgdOptimizer sgd(ctx, none.spans(model.store), {});
+  SgdOptimizer sgd(ctx, none.spans(model.store), {.momentum = 0, .decay = 0});
   const Tensor scalars = toy_scalars(ctx, 0.1);
   const ToyData data(20);
   for (int s = 0; s < kSteps; ++s) toy_step(ctx, model, none, sgd, scalars, data, s, micro_steps);
@@ -52,7 +52,7 @@ std::vector<std::vector<float>> trained(const Toy& toy) {
     const std::vector<float> before = model.values();
     strategy->attach(model.store);
     EXPECT_EQ(model.values() == before, ctx.rank() == 0);  // rank 0 keeps its weights, the others get them
-    SgdOptimizer sgd(ctx, strategy->spans(model.store), {});
+    SgdOptimizer sgd(ctx, strategy->spans(model.store), {.momentum = 0, .decay = 0});
     const Tensor scalars = toy_scalars(ctx, 0.1);
     const ToyData data(20);
     for (int s = 0; s < kSteps; ++s) toy_step(ctx, model, *strategy, sgd, scalars, data, s, toy.micro_steps);
@@ -121,7 +121,7 @@ TEST(ToyDdp, FrozenParametersStayAsTheyAre) {
       ToyModel model(ctx, false, {.sharded_grads = strategy->shards_grads()}, 7);
       strategy->attach(model.store);
       const float bias = model.bias->value.data<float>()[3], fixed = model.fixed->value.data<float>()[1];
-      SgdOptimizer sgd(ctx, strategy->spans(model.store), {});
+      SgdOptimizer sgd(ctx, strategy->spans(model.store), {.momentum = 0, .decay = 0});
       const Tensor scalars = toy_scalars(ctx, 0.1);
       toy_step(ctx, model, *strategy, sgd, scalars, ToyData(20), 0);
       EXPECT_EQ(model.bias->value.data<float>()[3], bias);
@@ -151,7 +151,7 @@ TEST(ToyDdp, InnerMicroStepsSendNothing) {
       ToyModel model(ctx, false, {}, 7);
       DdpStrategy ddp(ctx, comm);
       ddp.attach(model.store);
-      SgdOptimizer sgd(ctx, ddp.spans(model.store), {});
+      SgdOptimizer sgd(ctx, ddp.spans(model.store), {.momentum = 0, .decay = 0});
       const Tensor scalars = toy_scalars(ctx, 0.1);
       toy_step(ctx, model, ddp, sgd, scalars, ToyData(20), 0, micro_steps);
       EXPECT_EQ(ddp.volume().all_reduce, 4u * (256 + 504 + 104));  // once, padding with it

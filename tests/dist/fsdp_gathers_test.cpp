@@ -1,4 +1,4 @@
-// When FSDP gathers: how often, in what order, what is told of it, and what happens when a rank fails
+// When FSDP gathers: how often, in what order, what is reported, and what happens when a rank fails
 // meanwhile.
 #include "dist/strategy/fsdp.h"
 
@@ -91,7 +91,7 @@ TEST(Fsdp, SaysOfEachGatherWhenItWasQueuedReadyAndWanted) {
 }
 
 // Every other micro-step leaves the order: what was gathered ahead is dropped, results stay right, and the
-// change is told.
+// change is reported.
 TEST(Fsdp, AnotherOrderFallsBackToGatheringOnDemand) {
   std::vector<Watcher> watchers(2);
   run_thread_ranks(2, one_thread(), [&](RankContext& ctx, Communicator& comm) {

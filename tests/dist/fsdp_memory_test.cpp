@@ -103,7 +103,7 @@ TEST(FsdpMemoryOf, OfALargeModelIsWithinTwoPercentToo) {
   }
 }
 
-// k+1 slots of the largest weight; beside them no more than k+1 whole gradients, as many parts of one to be
+// k+1 slots of the largest weight; besides them no more than k+1 whole gradients, as many parts of one to be
 // added, and the communicator's own scratch, whatever the number of layers.
 TEST(FsdpMemoryOf, SlotsAreBoundedByPrefetchAndNotByLayers) {
   for (int prefetch : {0, 1, 2}) {

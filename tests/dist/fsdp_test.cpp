@@ -57,7 +57,7 @@ ToyResult train_toy(RankContext& ctx, Communicator& comm, Precision precision, S
                     int chunks) {
   Toy toy(ctx, precision, strategy.shards_params());
   strategy.attach(toy.store);
-  SgdOptimizer sgd(ctx, toy.store.spans(), {});
+  SgdOptimizer sgd(ctx, toy.store.spans(), {.momentum = 0, .decay = 0});
   const Tensor scalars = make_step_scalars(ctx);
   StepScalars record;
   record.lr = 0.01;
@@ -145,7 +145,7 @@ TEST(FsdpToy, TwoRanksEndInTheBitsOfOneProcess) {
   }
 }
 
-TEST(FsdpToy, HalfPrecisionOnTheWireIsThatOfTheProducts) {
+TEST(FsdpToy, HalfPrecisionInCollectivesIsThatOfTheMatmuls) {
   const ToyResult wide = train_toy_alone(Precision::fp32);
   for (Precision precision : {Precision::fp16, Precision::autocast}) {
     const ToyResult alone = train_toy_alone(precision);

@@ -13,7 +13,7 @@ struct Order : testing::Test {
     }
     c.padded = 48;
   }
-  // Uses them in turn; the windows they fell in, -1 where the order was left.
+  // Uses them in order; the windows they fell in, -1 where the order was broken.
   std::vector<int64_t> use(std::initializer_list<Param*> params) {
     order.begin();
     std::vector<int64_t> windows;

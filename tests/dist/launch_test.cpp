@@ -35,8 +35,8 @@ the job to be terminated. The first process to do so was:
 --------------------------------------------------------------------------
 )";
 
-BoardLine line(RankState state, int pid, const std::string& call, bool in_call) {
-  BoardLine l;
+RankStatus line(RankState state, int pid, const std::string& call, bool in_call) {
+  RankStatus l;
   l.state = state;
   l.pid = pid;
   l.host = "node7";
@@ -46,17 +46,17 @@ BoardLine line(RankState state, int pid, const std::string& call, bool in_call) 
 }
 
 TEST(Launch, ReadsWhatMpirunSays) {
-  EXPECT_EQ(read_verdict(kKilled).rank, 1);
-  EXPECT_EQ(read_verdict(kKilled).signal, 9);
-  EXPECT_EQ(read_verdict(kStatus).rank, 3);
-  EXPECT_EQ(read_verdict(kStatus).signal, 0);
-  EXPECT_EQ(read_verdict(kStatus).exit_status, 7);
-  EXPECT_EQ(read_verdict("nothing of that kind").rank, -1);
+  EXPECT_EQ(read_exit_cause(kKilled).rank, 1);
+  EXPECT_EQ(read_exit_cause(kKilled).signal, 9);
+  EXPECT_EQ(read_exit_cause(kStatus).rank, 3);
+  EXPECT_EQ(read_exit_cause(kStatus).signal, 0);
+  EXPECT_EQ(read_exit_cause(kStatus).exit_status, 7);
+  EXPECT_EQ(read_exit_cause("nothing of that kind").rank, -1);
 }
 
 TEST(Launch, AKilledRankIsNamedBeforeWhatOthersMadeOfIt) {
-  std::vector<BoardLine> ranks = {line(RankState::failed, 11, "all_reduce of 8 fp32 (w)", true),
-                                  line(RankState::joined, 12, "all_reduce of 8 fp32 (w)", true)};
+  std::vector<RankStatus> ranks = {line(RankState::failed, 11, "all_reduce of 8 fp32 (w)", true),
+                                   line(RankState::joined, 12, "all_reduce of 8 fp32 (w)", true)};
   ranks[0].error = "rank 1 went away";
   EXPECT_STREQ(explain_failure(ranks, {1, 9, 0}, 137).what(),
                "rank 1 (pid 12 on node7) was ended by signal 9 (Killed) in all_reduce of 8 fp32 (w)");
@@ -66,12 +66,12 @@ TEST(Launch, AKilledRankIsNamedBeforeWhatOthersMadeOfIt) {
       explain_failure(ranks, {1, 11, 0}, 139).what(),
       "rank 1 (pid 12 on node7) was ended by signal 11 (Segmentation fault) in step 7 after all_reduce of 8 "
       "fp32 (w)");
-  EXPECT_STREQ(explain_failure({BoardLine{}, line(RankState::started, 5, "", false)}, {1, 9, 0}, 137).what(),
+  EXPECT_STREQ(explain_failure({RankStatus{}, line(RankState::started, 5, "", false)}, {1, 9, 0}, 137).what(),
                "rank 1 (pid 5 on node7) was ended by signal 9 (Killed) before its first collective");
 }
 
 TEST(Launch, TheFirstErrorOfARankIsTheCause) {
-  std::vector<BoardLine> ranks(3, line(RankState::failed, 11, "", false));
+  std::vector<RankStatus> ranks(3, line(RankState::failed, 11, "", false));
   for (std::size_t i = 0; i < 3; ++i) {
     ranks[i].pid = static_cast<int>(20 + i);
     ranks[i].failed_at = i == 1 ? 100 : 200;
@@ -86,7 +86,7 @@ TEST(Launch, TheFirstErrorOfARankIsTheCause) {
 }
 
 TEST(Launch, AfterATimeOutTheSilentRankIsNamedToo) {
-  std::vector<BoardLine> ranks(3, line(RankState::failed, 20, "broadcast from rank 0 of 8 fp32", true));
+  std::vector<RankStatus> ranks(3, line(RankState::failed, 20, "broadcast from rank 0 of 8 fp32", true));
   ranks[0].error = ranks[1].error = "[broadcast] rank 0 waited 3000 ms; not done: rank 1";
   ranks[1].failed_at = 1;
   ranks[2] = line(RankState::joined, 22, "all_gather of 3 fp32 (w)", false);
@@ -106,15 +106,15 @@ TEST(Launch, AfterATimeOutTheSilentRankIsNamedToo) {
 TEST(Launch, WithoutANoteTheStatusIsTold) {
   EXPECT_STREQ(explain_failure({line(RankState::joined, 11, "", false)}, {0, 0, 7}, 7).what(),
                "rank 0 (pid 11 on node7) ended with status 7 before its first collective");
-  EXPECT_STREQ(explain_failure({BoardLine{}}, {}, 213).what(),
+  EXPECT_STREQ(explain_failure({RankStatus{}}, {}, 213).what(),
                "mpirun ended with status 213 and named no rank");
 }
 
-TEST(RankBoard, WhatARankWritesTheLauncherReads) {
-  const std::string path = testing::TempDir() + "board";
+TEST(RankStatusPage, WhatARankWritesTheLauncherReads) {
+  const std::string path = testing::TempDir() + "status_page";
   std::filesystem::remove(path);
-  const auto launcher = RankBoard::create(path, 3);
-  const auto rank = RankBoard::open(path, 2);
+  const auto launcher = RankStatusPage::create(path, 3);
+  const auto rank = RankStatusPage::open(path, 2);
   ASSERT_NE(rank, nullptr);
   EXPECT_EQ(launcher->read(2).state, RankState::absent);
   rank->start();
@@ -135,27 +135,28 @@ TEST(RankBoard, WhatARankWritesTheLauncherReads) {
   EXPECT_EQ(launcher->read(2).kind, ErrorKind::usage);
   EXPECT_GT(launcher->read(2).failed_at, 0);
   EXPECT_EQ(launcher->read(1).state, RankState::absent);
-  EXPECT_EQ(RankBoard::open(path, 3), nullptr);
-  EXPECT_EQ(RankBoard::open(path + ".nowhere", 0), nullptr);
-  EXPECT_THROW((void)RankBoard::create(path, 2), Error);  // never another run's
+  EXPECT_EQ(RankStatusPage::open(path, 3), nullptr);
+  EXPECT_EQ(RankStatusPage::open(path + ".nowhere", 0), nullptr);
+  EXPECT_THROW((void)RankStatusPage::create(path, 2), Error);  // never another run's
   std::filesystem::remove(path);
 }
 
 TEST(RankCards, DifferencesAreNamed) {
-  const std::string card = rank_card("train --steps 10");
-  check_cards({card, card, card});
-  EXPECT_NE(card, rank_card("train --steps 11"));
-  auto said = [](const std::vector<std::string>& cards) {
+  const std::string fingerprint = config_fingerprint("train --steps 10");
+  check_fingerprints({fingerprint, fingerprint, fingerprint});
+  EXPECT_NE(fingerprint, config_fingerprint("train --steps 11"));
+  auto said = [](const std::vector<std::string>& fingerprints) {
     try {
-      check_cards(cards);
+      check_fingerprints(fingerprints);
     } catch (const Error& e) {
       return std::string(e.what());
     }
     return std::string("no error");
   };
-  EXPECT_TRUE(
-      said({card, card, rank_card("train --steps 11")}).starts_with("rank 2 was given other options"));
-  EXPECT_TRUE(said({card, rank_card("x")}).starts_with("rank 1 was given other options than rank 0: "));
+  EXPECT_TRUE(said({fingerprint, fingerprint, config_fingerprint("train --steps 11")})
+                  .starts_with("rank 2 was given other options"));
+  EXPECT_TRUE(said({fingerprint, config_fingerprint("x")})
+                  .starts_with("rank 1 was given other options than rank 0: "));
   EXPECT_EQ(said({"version 0.1.0\nbuild a\n", "version 0.2.0\nbuild a\n"}),
             "rank 1 runs another kiln than rank 0: version 0.2.0 and not version 0.1.0");
 }

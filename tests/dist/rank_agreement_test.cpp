@@ -13,31 +13,31 @@ RankOptions one_thread() {
   return o;
 }
 
-TEST(RankWords, EveryRankHearsEveryOther) {
+TEST(RankAgreement, EveryRankHearsEveryOther) {
   run_thread_ranks(3, one_thread(), [](RankContext& ctx, Communicator& comm) {
     const std::vector<double> mine(static_cast<std::size_t>(2 * ctx.rank()), 1e15 + ctx.rank());
-    EXPECT_EQ(numbers_of_ranks(ctx, comm, mine, "n"),
+    EXPECT_EQ(all_gather_numbers(ctx, comm, mine, "n"),
               (std::vector<std::vector<double>>{{}, {1e15 + 1, 1e15 + 1}, std::vector<double>(4, 1e15 + 2)}));
-    EXPECT_EQ(numbers_of_ranks(ctx, comm, {}, "none"), std::vector<std::vector<double>>(3));
-    EXPECT_EQ(texts_of_ranks(ctx, comm, ctx.rank() == 1 ? "\xff\tä" : "", "t"),
+    EXPECT_EQ(all_gather_numbers(ctx, comm, {}, "none"), std::vector<std::vector<double>>(3));
+    EXPECT_EQ(all_gather_text(ctx, comm, ctx.rank() == 1 ? "\xff\tä" : "", "t"),
               (std::vector<std::string>{"", "\xff\tä", ""}));
     EXPECT_EQ(ctx.allocator().stats().live_total, 0u);
   });
 }
 
-TEST(RankWords, WhatFailsOnOneFailsOnAll) {
+TEST(RankAgreement, WhatFailsOnOneFailsOnAll) {
   std::vector<std::string> said(3);
   run_thread_ranks(3, one_thread(), [&](RankContext& ctx, Communicator& comm) {
-    together(ctx, comm, "fine", [] {});
+    all_or_throw(ctx, comm, "fine", [] {});
     try {
-      together(ctx, comm, "work", [&] {
+      all_or_throw(ctx, comm, "work", [&] {
         if (ctx.rank() == 1) throw Error("the disk of rank 1 is full", "buy another", ErrorKind::usage);
       });
     } catch (const Error& e) {
       said[ctx.rank()] = e.what();
       EXPECT_EQ(e.kind() == ErrorKind::usage, ctx.rank() == 1);
     }
-    together(ctx, comm, "fine again", [] {});
+    all_or_throw(ctx, comm, "fine again", [] {});
   });
   EXPECT_EQ(said, (std::vector<std::string>{"rank 1 failed: the disk of rank 1 is full",
                                             "the disk of rank 1 is full",

@@ -114,14 +114,14 @@ TEST(TensorParallelBlock, GivesWhatOneRankGives) {
   }
 }
 
-// A vocabulary of any size: tokens of all ranks, some often, and one that nobody has.
+// A vocabulary of any size: tokens of all ranks, some often, and one that no rank has.
 TEST(TensorParallelEmbedding, RowsOfOtherRanksAreAddedAndKnowNoGradient) {
   constexpr int64_t kVocab = 61, kC = 5, kTokens = 40;
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < kTokens; ++i) ids.push_back(static_cast<int32_t>(i * i % kVocab));
   const auto run = [&](RankContext& ctx, const Partition& p, int tensor, Outcome& out) {
     ParamStore params;
-    const PartRange here = p.of_vocab(kVocab);
+    const ShardRange here = p.of_vocab(kVocab);
     Param& w = params.add("w", {here.count, kC}, {}, true, {ParamRole::vocab, {{here.begin, kVocab}}});
     params.materialize(ctx, {.tensor_ranks = tensor});
     const Tensor tokens = ctx.empty({kTokens}, DType::i32), dy = ctx.empty({kTokens, kC}, DType::f32);
@@ -161,7 +161,7 @@ TEST(TensorParallelEmbedding, RowsOfOtherRanksAreAddedAndKnowNoGradient) {
     EXPECT_EQ(std::isnan(bad.y[static_cast<std::size_t>(i)]), i / kC == 7) << i;
 }
 
-// Nobody may hold a row of logits whole.
+// No rank may hold a row of logits whole.
 struct NoWholeRows final : OpObserver {
   explicit NoWholeRows(int64_t n) : vocab(n) {}
   void on_op_end(RankContext&, const OpEvent& e) override {
@@ -184,7 +184,7 @@ void run_loss(RankContext& ctx, const Partition& p, int tensor, const LossCase& 
   for (int64_t i = 0; i < kRows; ++i)
     ids.push_back(c.ignores && i % 5 == 3 ? kIgnoreTarget : static_cast<int32_t>((i * 17 + 2) % c.vocab));
   ParamStore params;
-  const PartRange here = p.of_vocab(c.vocab);
+  const ShardRange here = p.of_vocab(c.vocab);
   const ParamInit init{ParamInit::Kind::normal, 0.7f, 3};
   Param& w = params.add("w", {here.count, kC}, init, true, {ParamRole::vocab, {{here.begin, c.vocab}}});
   params.materialize(ctx, {.precision = pure(c.dtype), .tensor_ranks = tensor});
@@ -281,11 +281,11 @@ TEST(TensorParallelVocabulary, AnySizeIsCutWithoutGapsOrEmptyParts) {
       for (const int64_t rows : {8, 61, 255, 256, 257, 449, 50257, 128256}) {
         int64_t next = 0;
         for (int i = 0; i < world; ++i) {
-          const PartRange r = parts.vocab_range(rows, i);
+          const ShardRange r = parts.vocab_range(rows, i);
           EXPECT_EQ(r.begin, next);
           EXPECT_GE(r.count, 1);
           if (rows >= 64 * world) {
-            EXPECT_EQ(r.begin % 64, 0);  // products stay aligned
+            EXPECT_EQ(r.begin % 64, 0);  // matmuls stay aligned
           }
           next = r.begin + r.count;
         }
@@ -348,17 +348,17 @@ TEST(TensorParallelVolume, ALayerSendsFourTimesItsActivations) {
 
 TEST(TensorParallelRefusals, NameBothNumbers) {
   ModelConfig c = small_model();
-  EXPECT_EQ(complaint([&] { check_parts(c, 3); }), "8 heads do not divide among 3 tensor-parallel ranks");
-  EXPECT_EQ(complaint([&] { check_parts(c, 8); }),
+  EXPECT_EQ(complaint([&] { check_shards(c, 3); }), "8 heads do not divide among 3 tensor-parallel ranks");
+  EXPECT_EQ(complaint([&] { check_shards(c, 8); }),
             "4 key/value heads do not divide among 8 tensor-parallel ranks");
   c.d_ff = 22;
-  EXPECT_EQ(complaint([&] { check_parts(c, 4); }),
+  EXPECT_EQ(complaint([&] { check_shards(c, 4); }),
             "22 hidden units (d_ff) do not divide among 4 tensor-parallel ranks");
   c.d_ff = 20;
   c.vocab = 3;
-  EXPECT_EQ(complaint([&] { check_parts(c, 4); }),
+  EXPECT_EQ(complaint([&] { check_shards(c, 4); }),
             "a vocabulary of 3 has no row for each of 4 tensor-parallel ranks");
-  EXPECT_NE(complaint([&] { check_parts(c, 0); }).find("into 0 parts"), std::string::npos);
+  EXPECT_NE(complaint([&] { check_shards(c, 0); }).find("into 0 shards"), std::string::npos);
   run_thread_ranks(3, one_thread_each(), [](RankContext& ctx, Communicator& all) {
     EXPECT_EQ(complaint([&] { ParallelRank(ctx, all, 2, "none"); }),
               "a mesh of 1 x 2 ranks does not hold the 3 of this run");
@@ -371,7 +371,7 @@ TEST(TensorParallelRefusals, NameBothNumbers) {
     Llama model(small_model(), parts);
     model.params().materialize(ctx, {.tensor_ranks = 2});
     const Tensor tokens = ctx.zeros({1, 3}, DType::i32);
-    EXPECT_NE(complaint([&] { (void)model.logits(ctx, tokens); }).find("cut into 2 parts"),
+    EXPECT_NE(complaint([&] { (void)model.logits(ctx, tokens); }).find("cut into 2 shards"),
               std::string::npos);
     KvCache cache(ctx, small_model(), DType::f32, 1, 4);
     EXPECT_NE(complaint([&] { model.decode(ctx, tokens, cache); }).find("does not generate"),
@@ -386,7 +386,7 @@ TEST(TensorParallelFailure, ARankThatFailsEndsTheOthers) {
     run_thread_ranks(4, one_thread_each(), [](RankContext& ctx, Communicator& all) {
       ParallelRank place(ctx, all, 2, "ddp:bucketed");
       if (ctx.rank() == 2) throw Error("the lamp fell over");
-      place.partition().sum_output(ctx, ctx.zeros({4}, DType::f32));
+      place.partition().leave_shards(ctx, ctx.zeros({4}, DType::f32));
       if (ctx.rank() < 2) all.barrier(ctx, "after");
     });
   });

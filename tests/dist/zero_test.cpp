@@ -14,6 +14,7 @@
 #include "optim/adamw_optimizer.h"
 #include "optim/sgd_optimizer.h"
 #include "support/shaken.h"
+#include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/toy_model.h"
 
@@ -125,14 +126,14 @@ TEST(ShardedOptimizer, AGroupThatJoinsLaterHasABiasCorrectionOfItsOwn) {
       p->grad.data<float>()[i] = 1;
     }
   }
-  AdamWOptimizer optimizer(ctx, store.spans(), {.decay = 0});
+  AdamWOptimizer optimizer(ctx, store.spans(), {.beta2 = 0.999, .decay = 0});
   const Tensor scalars = toy_scalars(ctx, 0.1);
   for (int step = 1; step <= 10; ++step) {
     if (step == 5) {
       late.trainable = true;
       optimizer.add(ctx, missing_spans(optimizer, store.spans()), scalars);
     }
-    judge_step(ctx, scalars, 0, 0.9, 0.999);
+    finish_step_scalars(ctx, scalars, 0, {0.9, 0.999});
     optimizer.step(ctx, scalars);
     EXPECT_NEAR(old.value.data<float>()[1], -0.1 * step, 1e-5);
     EXPECT_NEAR(late.value.data<float>()[1], -0.1 * std::max(0, step - 4), 1e-5);
@@ -148,7 +149,7 @@ TEST(ShardedOptimizer, EachRankHoldsItsPartOfTheState) {
       ToyModel model(ctx, false, {.sharded_grads = strategy->shards_grads()}, 9);
       strategy->attach(model.store);
       const AdamWOptimizer optimizer(ctx, strategy->spans(model.store), {});
-      held[static_cast<std::size_t>(ctx.rank())] = optimizer.m().numel();
+      held[static_cast<std::size_t>(ctx.rank())] = optimizer.state("m").numel();
     });
     EXPECT_EQ(held[0] + held[1], kWeights) << name;
     if (std::string_view(name) == "zero1:simple")
@@ -156,6 +157,64 @@ TEST(ShardedOptimizer, EachRankHoldsItsPartOfTheState) {
     else
       EXPECT_EQ(held[0], held[1]);
   }
+}
+
+// Each matrix moves by its gradient over the gradient's norm: no cut of it knows that norm.
+class NormedSgd final : public Optimizer {
+ public:
+  explicit NormedSgd(std::vector<ParamSpan> spans) : Optimizer(std::move(spans)) {}
+  void step(RankContext& ctx, const Tensor& scalars) override {
+    StepScalars s;
+    ctx.download(&s, scalars);
+    for (const ParamSpan& p : spans_) {
+      float* const w = p.value.data<float>();
+      const float* const g = p.grad.data<float>();
+      const int64_t n = p.shape.numel();
+      double squares = 0;
+      for (int64_t i = 0; i < n; ++i) squares += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+      for (int64_t i = 0; i < n && squares > 0; ++i)
+        w[i] -= static_cast<float>(s.lr * static_cast<double>(g[i]) / std::sqrt(squares));
+    }
+  }
+};
+
+TEST(ShardedOptimizer, OneThatNeedsWholeMatricesHasThemOrIsRefused) {
+  const auto trained_by = [](RankContext& ctx, Strategy& strategy) {
+    ToyModel model(ctx, false, {.sharded_grads = strategy.shards_grads()}, 9);
+    strategy.attach(model.store);
+    NormedSgd optimizer(strategy.spans(model.store, SpanUnit::matrices));
+    const Tensor scalars = toy_scalars(ctx, 0.05);
+    for (int step = 0; step < 5; ++step)
+      toy_step(ctx, model, strategy, optimizer, scalars, ToyData(32), step);
+    return model.values();
+  };
+  RankContext alone(one_thread());
+  Strategy none;
+  const std::vector<float> wanted = trained_by(alone, none);
+  run_thread_ranks(2, one_thread(), [&](RankContext& ctx, Communicator& comm) {
+    std::vector<float> first;
+    for (const char* name : {"ddp:bucketed", "zero1:simple"}) {
+      const auto strategy = make_strategy(name, {}, ctx, comm);
+      const std::vector<float> values = trained_by(ctx, *strategy);
+      if (first.empty()) first = values;
+      EXPECT_EQ(values, first) << name;
+      for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(values[i], wanted[i], 1e-4) << name;
+    }
+    for (const char* name : {"zero1", "zero2", "fsdp"}) {
+      const auto strategy = make_strategy(name, {}, ctx, comm);
+      ParamStore store;
+      store.add("w", {10, 5}, {});
+      store.materialize(ctx, {.sharded = strategy->shards_params(),
+                              .sharded_grads = strategy->shards_grads() && !strategy->shards_params()});
+      strategy->attach(store);
+      EXPECT_EQ(strategy->spans(store).size(), 1U);
+      const std::string said = KILN_ERROR_OF(strategy->spans(store, SpanUnit::matrices));
+      EXPECT_EQ(said.find(cat("the optimizer updates whole matrices, and --strategy ", name,
+                              " leaves each rank a cut of every one")),
+                0U)
+          << said;
+    }
+  });
 }
 
 // Of n bytes of gradients and of values each: DDP sends 2 (world-1)/world n, true ZeRO the same, its simple
@@ -249,7 +308,7 @@ TEST(ZeroMemory, OfARankIsWhatTheorySaysAndMetaKnowsIt) {
           expect_held(seen, theory);
           for (int t = 0; t < kTagCount; ++t)
             EXPECT_EQ(seen.peak.values[t], predicted.peak.values[t]) << name_of(static_cast<Tag>(t));
-          // Gradients on their way: three buckets' room at most, packed and not, and what they come to.
+          // Gradients in flight: three buckets' memory at most, packed and not, and what they come to.
           if (stage == 2) {
             EXPECT_LT(static_cast<double>(seen.peak[Tag::comm]), 0.75 * 4 * one);
           }

@@ -1,4 +1,4 @@
-// Every collective between processes, at odd sizes, in every dtype, with shuffled timing, beside what one
+// Every collective between processes, at odd sizes, in every dtype, with shuffled timing, against what one
 // process would compute.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ struct Way {
   const char* name;
   DeviceType device;
   bool nccl;
-  RankSums sums;
+  ReductionOrder reduction;
 };
 
 bool no_gpu() {
@@ -40,7 +40,7 @@ class EveryWay : public testing::TestWithParam<Way> {
   }
   RankRig rig() const {
     MpiOptions o = RankRig::default_options();
-    o.sums = GetParam().sums;
+    o.reduction = GetParam().reduction;
     return RankRig(GetParam().device == DeviceType::cuda ? Device::cuda(device_index()) : Device::cpu(), o,
                    GetParam().nccl);
   }
@@ -84,15 +84,15 @@ struct Summands {
   }
 };
 
-// Not whole numbers: each sum is compared with one made pairwise. `ranked` gives its very bits, others come
-// close.
+// Not whole numbers: each sum is compared with one made pairwise. `deterministic` gives its very bits, others
+// come close.
 TEST_P(EveryWay, SumsOfRoundedNumbers) {
   for (int round = 0; round < kRounds; ++round) {
     RankRig r = rig();
     Shuffle late(round);
     const int world = r.ranks.world(), rank = r.ranks.rank(), root = world - 1;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-      const bool exact = GetParam().sums == RankSums::ranked && dtype != DType::f64;
+      const bool exact = GetParam().reduction == ReductionOrder::deterministic && dtype != DType::f64;
       const float slack = exact ? 0.0f : static_cast<float>(world) * (size_of(dtype) == 2 ? 0.02f : 1e-5f);
       for (const int64_t count : {int64_t{1}, int64_t{7}, int64_t{4097}, int64_t{700001}}) {
         SCOPED_TRACE(cat(count, " ", name_of(dtype)));
@@ -131,7 +131,7 @@ TEST_P(EveryWay, SumsOfRoundedNumbers) {
 TEST_P(EveryWay, RingsByHand) {
   for (const CommAlgorithm algorithm : {CommAlgorithm::ring, CommAlgorithm::alternate}) {
     MpiOptions o = RankRig::default_options();
-    o.sums = GetParam().sums;
+    o.reduction = GetParam().reduction;
     o.comm.algorithm = algorithm;
     RankRig r(GetParam().device == DeviceType::cuda ? Device::cuda(device_index()) : Device::cpu(), o,
               GetParam().nccl);
@@ -146,7 +146,7 @@ TEST_P(EveryWay, RingsByHand) {
 
 // Two communicators at once, their calls in another order on each rank: each has its own thread.
 TEST_P(EveryWay, GroupsWorkSideBySide) {
-  if (this_rank().mpi->world() < 2) GTEST_SKIP();
+  if (this_rank().mpi->world() < 2) GTEST_SKIP() << "needs two ranks";
   RankRig r = rig();
   for (int round = 0; round < kRounds; ++round) {
     Shuffle late(round);
@@ -180,15 +180,18 @@ TEST_P(EveryWay, GroupsWorkSideBySide) {
 std::string name_of_way(const testing::TestParamInfo<Way>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, EveryWay,
-                         testing::Values(Way{"ranked", DeviceType::cpu, false, RankSums::ranked},
-                                         Way{"engine", DeviceType::cpu, false, RankSums::engine}),
+                         testing::Values(Way{"deterministic", DeviceType::cpu, false,
+                                             ReductionOrder::deterministic},
+                                         Way{"library", DeviceType::cpu, false, ReductionOrder::library}),
                          name_of_way);
 INSTANTIATE_TEST_SUITE_P(CudaMpi, EveryWay,
-                         testing::Values(Way{"ranked", DeviceType::cuda, false, RankSums::ranked}),
+                         testing::Values(Way{"deterministic", DeviceType::cuda, false,
+                                             ReductionOrder::deterministic}),
                          name_of_way);
 INSTANTIATE_TEST_SUITE_P(CudaNccl, EveryWay,
-                         testing::Values(Way{"ranked", DeviceType::cuda, true, RankSums::ranked},
-                                         Way{"engine", DeviceType::cuda, true, RankSums::engine}),
+                         testing::Values(Way{"deterministic", DeviceType::cuda, true,
+                                             ReductionOrder::deterministic},
+                                         Way{"library", DeviceType::cuda, true, ReductionOrder::library}),
                          name_of_way);
 
 }  // namespace

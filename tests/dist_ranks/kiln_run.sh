@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: kiln_run.sh path/to/kiln
-# kiln run as a user meets it: the hello world, who prints what, and what is said when a rank dies, hangs, or is missing.
+# kiln run as a user sees it: the hello world, who prints what, and what is reported when a rank dies, hangs, or is missing.
 set -uo pipefail
 kiln=$1
 work=$(mktemp -d)
@@ -19,11 +19,32 @@ run() {
 expect_status() { [[ $status == "$1" ]] || fail "$2: status $status, expected $1"; }
 expect_line() { grep -qE -- "$1" "$work/$2" || fail "no line '$1' in std$2"; }
 one_line_of_errors() { [[ $(grep -c '^kiln: ' "$work/err") == 1 ]] || fail "$1: not one line of error"; }
-# Ranks of this test that still run; they have a moment to go.
+export TEST_RUN=$work  # by which ranks of this test are told from those of others
+# "PID RANK" of each process that is a rank of `kiln $1` (a pattern), by rank.
+ranks_of() {
+  local p
+  pgrep -f "$kiln $1" | while read -r p; do
+    [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] || continue
+    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null >"$work/environ"
+    grep -qxF "TEST_RUN=$work" "$work/environ" && sed -n "s/^OMPI_COMM_WORLD_RANK=/$p /p" "$work/environ"
+  done | sort -k2n
+}
+# Until both ranks are there, into ${ranks[@]}: what is done to ranks that are not there yet would show nothing.
+wait_for_ranks() {
+  local i
+  for ((i = 0; i < 300; ++i)); do
+    mapfile -t ranks < <(ranks_of "$1")
+    [[ ${#ranks[@]} == 2 ]] && return
+    sleep 0.1
+  done
+  fail "two ranks of kiln $1 did not start"
+  return 1
+}
+# They have a moment to go.
 no_orphans() {
   local i left=
   for ((i = 0; i < 50; ++i)); do
-    left=$(pgrep -f "$kiln doctor --collectives" || true)
+    left=$(ranks_of "doctor --collectives")
     [[ -z $left ]] && return
     sleep 0.1
   done
@@ -61,14 +82,7 @@ done
 for victim in 0 1; do
   KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
   launcher=$!
-  for ((i = 0; i < 300; ++i)); do
-    mapfile -t ranks < <(pgrep -f "$kiln doctor --collectives" | while read -r p; do
-      [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] &&
-        tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | sed -n "s/^OMPI_COMM_WORLD_RANK=/$p /p"
-    done | sort -k2n)
-    [[ ${#ranks[@]} == 2 ]] && break
-    sleep 0.1
-  done
+  wait_for_ranks "doctor --collectives" || { kill $launcher; wait $launcher; continue; }
   sleep 1.$((RANDOM % 9))
   pid=${ranks[$victim]%% *}
   begun=$(date +%s%N)
@@ -83,43 +97,42 @@ for victim in 0 1; do
   no_orphans "rank $victim killed"
 done
 
-# kill -9 of any rank at any moment of a run leaves one line, and a checkpoint from which the same command goes on: to the
-# bits of a run that nobody disturbed.
+# kill -9 of any rank at any moment of a run leaves one line, and a checkpoint from which the same command resumes: to the
+# bits of an undisturbed run.
 long=(train --size nano --steps 300 --batch 4 --context 32 --threads 1 --save-every 10 --canonical)
 run "${long[@]}" --out "$work/calm"
 expect_status 0 "an undisturbed run"
+# Each is killed at a step of its third of the run: it is always under way, and there is work left.
+step_now() { grep -o '"step":[0-9]*' "$work/harried/metrics.jsonl" 2>/dev/null | tail -1 | grep -o '[0-9]*$' || echo 0; }
+after=0
 for strategy in fsdp zero2 ddp:bucketed; do
-  victim=$((RANDOM % 2))
+  victim=$((RANDOM % 2)) goal=$((after + 11 + RANDOM % 60))
   "$kiln" run --nproc 2 -- "${long[@]}" --out "$work/harried" --strategy $strategy >"$work/out" 2>"$work/err" </dev/null &
   launcher=$!
-  sleep 1.$((RANDOM % 9))
-  for p in $(pgrep -f "$kiln train .*harried"); do
-    [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] &&
-      tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q "^OMPI_COMM_WORLD_RANK=$victim\$" && kill -9 "$p"
+  wait_for_ranks "train .*harried" || { kill $launcher; wait $launcher; continue; }
+  for ((i = 0; i < 3000; ++i)); do
+    (($(step_now) >= goal)) && break
+    sleep 0.02
   done
+  kill -9 "${ranks[$victim]%% *}" || fail "rank $victim of a run with $strategy was gone at step $(step_now), before it was killed"
   wait $launcher
   status=$?
-  [[ $status == 0 ]] && continue  # it was through by then
   expect_status 1 "rank $victim of a run with $strategy killed"
   expect_line "^kiln: rank $victim( \(pid [0-9]+ on .*\))? was ended by signal 9 \(Killed\) (in step [0-9]+ )?(in|after|before) .+" err
   one_line_of_errors "rank $victim of a run killed"
+  after=$((after + 80))
+  (($(step_now) < 300)) || fail "the run with $strategy was through before its rank was killed"
 done
 run run --nproc 2 -- "${long[@]}" --out "$work/harried" --strategy zero1
-expect_status 0 "a run that goes on after kills"
+expect_status 0 "a run that resumes after kills"
 last() { (cd "$work/$1/checkpoints/step-00000300" && sha256sum ./*.safetensors); }
 [[ -n $(last calm) && $(last calm) == "$(last harried)" ]] || fail "a run that was killed ends in other bits"
 
 # A rank that is stopped is named, with the collective, within the time-out.
 KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 --comm-timeout 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
-pid=
-for ((i = 0; i < 300 && ${#pid} == 0; ++i)); do
-  sleep 0.1
-  for p in $(pgrep -f "$kiln doctor --collectives"); do
-    [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$(readlink -f "$kiln")" ]] &&
-      tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q '^OMPI_COMM_WORLD_RANK=1$' && pid=$p
-  done
-done
+wait_for_ranks "doctor --collectives"
+pid=${ranks[1]%% *}
 sleep 1
 kill -STOP "$pid"
 wait $launcher
@@ -132,7 +145,7 @@ no_orphans "rank 1 stopped"
 # A signal to the launcher reaches the ranks.
 KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
-sleep 3
+wait_for_ranks "doctor --collectives"
 kill -TERM $launcher
 wait $launcher
 no_orphans "SIGTERM to the launcher"
@@ -140,12 +153,12 @@ no_orphans "SIGTERM to the launcher"
 # So does its sudden end.
 KILN_COLLECTIVES_REPEAT=100000 "$kiln" run --nproc 2 -- doctor --collectives >"$work/out" 2>"$work/err" </dev/null &
 launcher=$!
-sleep 3
+wait_for_ranks "doctor --collectives"
 kill -KILL $launcher
 wait $launcher 2>/dev/null
 no_orphans "SIGKILL to the launcher"
 
-# What cannot be started is said once, before anything starts.
+# What cannot be started is reported once, before anything starts.
 run run --nproc 2 -- doctor --colectives
 expect_status 2 "a mistyped option"
 one_line_of_errors "a mistyped option"

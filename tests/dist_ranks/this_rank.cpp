@@ -19,16 +19,16 @@ RankOptions options_on(Device device) {
   return o;
 }
 
-std::unique_ptr<Transport> transport_of(RankContext& ctx, std::unique_ptr<NcclRendezvous>& meeting,
+std::unique_ptr<Transport> transport_of(RankContext& ctx, std::unique_ptr<NcclRendezvous>& rendezvous,
                                         const MpiOptions& options, bool nccl) {
   if (!nccl) return this_rank().mpi->transport(ctx.backend(), options);
-  meeting = meet_over_mpi(*this_rank().mpi, options);
-  return make_nccl_transport(ctx.backend(), *meeting, options);
+  rendezvous = rendezvous_over_mpi(*this_rank().mpi, options);
+  return make_nccl_transport(ctx.backend(), *rendezvous, options);
 }
 
 }  // namespace
 
 RankRig::RankRig(Device device, const MpiOptions& options, bool nccl)
-    : ctx(options_on(device)), ranks(ctx, transport_of(ctx, meeting, options, nccl), options.comm) {}
+    : ctx(options_on(device)), ranks(ctx, transport_of(ctx, rendezvous, options, nccl), options.comm) {}
 
 }  // namespace kiln

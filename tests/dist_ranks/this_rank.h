@@ -43,7 +43,7 @@ struct RankRig {
     return o;
   }
   RankContext ctx;
-  std::unique_ptr<NcclRendezvous> meeting;
+  std::unique_ptr<NcclRendezvous> rendezvous;
   Communicator ranks;
 };
 

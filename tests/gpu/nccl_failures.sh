@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: nccl_failures.sh path/to/kiln
-# Ranks of NCCL that share a GPU, and what is said when one of them is killed or stopped in the middle of training. Status 0:
+# Ranks of NCCL that share a GPU, and what is reported when one of them is killed or stopped in the middle of training. Status 0:
 # all as expected; 1: not so; 3: no GPU or no NCCL here, said in one line.
 set -uo pipefail
 kiln=$(readlink -f "$1")
@@ -29,7 +29,7 @@ pid_of() {  # the process of a rank, once the run has come to its tenth step
   done
   for p in $(pgrep -f "$kiln train .*$work"); do
     [[ $(readlink "/proc/$p/exe" 2>/dev/null) == "$kiln" ]] &&
-      tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q "^OMPI_COMM_WORLD_RANK=$1\$" && echo "$p" && return
+      tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep "^OMPI_COMM_WORLD_RANK=$1\$" >/dev/null && echo "$p" && return
   done
 }
 

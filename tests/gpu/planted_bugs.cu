@@ -1,5 +1,5 @@
 // One bug for each tool of compute-sanitizer, planted so that tests/gpu/sanitize.sh can tell a clean report
-// from a tool that sees nothing. Each bug does no harm by itself: without its tool the program ends well.
+// from a tool that sees nothing. Each bug is harmless by itself: without its tool the program exits normally.
 //
 //   usage: planted_bugs memcheck | racecheck | initcheck | synccheck
 #include <cstdio>
@@ -28,7 +28,7 @@ __global__ void planted_race(float* out) {
   out[threadIdx.x] = values[kThreads - 1 - threadIdx.x];
 }
 
-// Copies memory that nobody wrote.
+// Copies unwritten memory.
 __global__ void planted_unwritten_read(float* out, const float* in) { out[threadIdx.x] = in[threadIdx.x]; }
 
 // A barrier for the first sixteen lanes of a warp, which a seventeenth takes part in. (A block's barrier that

@@ -31,22 +31,22 @@ say_what_is_missing() {
 
 # Races and barriers are a matter of one kernel, so only kiln's are looked at: the libraries' are not ours to mend, and
 # slow. memcheck looks at theirs too: what they write outside their bounds is what we told them. initcheck must follow
-# their writes, or every product would seem unwritten; its reports are sorted afterwards.
+# their writes, or every matmul would seem unwritten; its reports are sorted afterwards.
 options_of() {
   case $1 in
     memcheck) echo "--padding 64" ;;  # a gap behind each allocation
-    # racecheck knows nothing of signals that the copy engine and the tensor cores give (mbarrier, wgmma): to it every
+    # racecheck knows nothing of what TMA and the tensor cores complete (mbarrier, wgmma): to it every
     # tile they hand on is a race. Bit-equality over many runs and a poisoned shared memory stand in for it there.
     racecheck) echo "--kernel-name kernel_substring=kiln --kernel-name-exclude kernel_substring=hopper_" ;;
     synccheck) echo "--kernel-name kernel_substring=kiln" ;;
-    # Nor does initcheck see what the copy engine writes, and flash_hopper's kernels read each other's by the megabyte.
-    initcheck) echo "--check-api-memory-access no --kernel-name-exclude kernel_substring=hopper_" ;;  # a result that nobody wrote fails its test
+    # Nor does initcheck see what TMA writes, and flash_hopper's kernels read each other's by the megabyte.
+    initcheck) echo "--check-api-memory-access no --kernel-name-exclude kernel_substring=hopper_" ;;  # an unwritten result fails its test
   esac
 }
 
-# initcheck does not see what a library's kernel writes through the copy engine (Hopper's 16-bit products do), and then
+# initcheck does not see what a library's kernel writes by TMA (Hopper's 16-bit matmuls do), and then
 # reports the kernel of ours that reads it. Such reports count as theirs; the same kernels are judged in fp32 and fp64,
-# whose products write plainly. The cases of large products are left out, or their reports would fill its buffer; and
+# whose matmuls write plainly. The cases of large matmuls are left out, or their reports would fill its buffer; and
 # racecheck itself breaks down in them and in some of linear's (a hardware exception in the library's kernel, by its own
 # word an internal error; memcheck finds these kernels to be right).
 READS_PRODUCTS='hopper::delta_kernel|write_sums_kernel|MaskedSoftmaxProblem|scale_kernel|LogitsChunk'
@@ -149,15 +149,15 @@ row="%-10s  %-8s  %6s  %6s  %10s  %7s  %s\n"
 printf "$row" tool planted tests errors "library's" seconds ""
 for tool in "${tools[@]}"; do
   begin=$SECONDS
-  verdict=found ours=- theirs=- ran=- trouble=
+  status=found ours=- theirs=- ran=- trouble=
   if finds_its_bug "$tool"; then
     check_ops "$tool"
   else
-    verdict=MISSED trouble="the tool does not see its planted bug, so it is not believed"
+    status=MISSED trouble="the tool does not see its planted bug, so it is not believed"
   fi
   [[ -z $trouble ]] || bad=1
   # shellcheck disable=SC2059
-  printf "$row" "$tool" "$verdict" "$ran" "$ours" "$theirs" $((SECONDS - begin)) "$trouble"
+  printf "$row" "$tool" "$status" "$ran" "$ours" "$theirs" $((SECONDS - begin)) "$trouble"
 done
 
 if [[ $bad == 0 && -z ${KILN_SANITIZE_LOGS:-} ]]; then

@@ -1,5 +1,5 @@
-// A block's residual connection and the norm after it are one op where both stand in one recomputed span, and
-// two where they do not. Nobody may be able to tell from the results.
+// A block's residual connection and the norm after it are one op where both are in one recomputed span, and
+// two where they do not. The results must not show it.
 #include "model/block.h"
 
 #include <gtest/gtest.h>

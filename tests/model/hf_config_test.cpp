@@ -2,31 +2,41 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "support/temp_folder.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-
-const json& plain() {
-  static const json kPage = {
+const Json& plain() {
+  static const Json kPage = {
       {"model_type", "llama"},    {"vocab_size", 61},       {"hidden_size", 24},
       {"intermediate_size", 40},  {"num_hidden_layers", 2}, {"num_attention_heads", 6},
       {"num_key_value_heads", 2}, {"rms_norm_eps", 1e-5},   {"transformers_version", "5"}};
   return kPage;
 }
 
-HfConfig parsed(const json& change) {
-  json page = plain();
-  page.merge_patch(change);
+// As RFC 7396 has it: null takes a key away, an object changes what is inside of another.
+void merge(Json& page, const Json& change) {
+  for (const auto& [key, value] : change.items()) {
+    if (value.is_null()) {
+      page.erase(key);
+    } else if (value.is_object() && page.contains(key) && page[key].is_object()) {
+      merge(page[key], value);
+    } else {
+      page[key] = value;
+    }
+  }
+}
+
+HfConfig parsed(const Json& change) {
+  Json page = plain();
+  merge(page, change);
   return parse_hf_config(page.dump(), "config.json");
 }
 
-std::string complaint(const json& change) { return KILN_ERROR_OF(parsed(change)); }
+std::string complaint(const Json& change) { return KILN_ERROR_OF(parsed(change)); }
 
 TEST(HfConfig, OldAndNewKeys) {
   const HfConfig old = parsed({{"torch_dtype", "bfloat16"},
@@ -47,7 +57,7 @@ TEST(HfConfig, OldAndNewKeys) {
 }
 
 TEST(HfConfig, WhatIsLeftOutHasTheValueTransformersGivesIt) {
-  json page = plain();
+  Json page = plain();
   page.erase("rms_norm_eps");
   page.erase("num_key_value_heads");
   const HfConfig c = parse_hf_config(page.dump(), "f");
@@ -80,16 +90,16 @@ TEST(HfConfig, RoundTrip) {
   EXPECT_TRUE(again.model.tied);
   EXPECT_EQ(again.model.rope_theta, 123456.5);
   EXPECT_EQ(again.dtype, DType::f16);
-  const json page = json::parse(text);
+  const Json page = Json::parse(text);
   EXPECT_EQ(page["torch_dtype"], page["dtype"]);
   EXPECT_EQ(page["rope_theta"], page["rope_parameters"]["rope_theta"]);
   EXPECT_EQ(page["rms_norm_eps"], 1e-5);
   c.eos = {2};
-  EXPECT_EQ(json::parse(hf_config_json(c))["eos_token_id"], 2);
+  EXPECT_EQ(Json::parse(hf_config_json(c))["eos_token_id"], 2);
 }
 
 TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
-  const auto expect = [](const json& change, const std::string& words) {
+  const auto expect = [](const Json& change, const std::string& words) {
     const std::string got = complaint(change);
     EXPECT_TRUE(got.starts_with("config.json: ") && got.find(words) != std::string::npos) << change << got;
   };
@@ -99,7 +109,6 @@ TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
   expect({{"hidden_act", "gelu"}}, "hidden_act is \"gelu\"");
   expect({{"attention_bias", true}}, "attention_bias is true; kiln has only false");
   expect({{"mlp_bias", true}}, "mlp_bias is true");
-  expect({{"head_dim", 8}}, "head_dim is 8; kiln has only hidden_size / num_attention_heads = 4");
   expect({{"hidden_size", 25}}, "hidden_size is 25, not divisible by num_attention_heads 6");
   expect({{"hidden_size", 18}}, "a head is 3 wide");
   expect({{"num_key_value_heads", 4}}, "num_key_value_heads is 4, of which num_attention_heads 6");
@@ -119,6 +128,13 @@ TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
   expect({{"num_hidden_layers", -2}}, "num_hidden_layers is -2; expected a whole number from 1");
   expect({{"vocab_size", nullptr}}, "lacks 'vocab_size'");
   EXPECT_NE(KILN_ERROR_OF(parse_hf_config("[]", "f")).find("f: the document is an array"), std::string::npos);
+}
+
+TEST(HfConfig, AHeadMayBeWiderThanItsShareOfTheModel) {
+  const HfConfig c = parsed({{"head_dim", 8}});
+  EXPECT_EQ(c.model.head_dim(), 8);
+  EXPECT_EQ(parsed({{"hidden_size", 25}, {"head_dim", 8}}).model.head_dim(), 8);  // 6 heads
+  EXPECT_EQ(parsed({{"head_dim", 4}}).model.head_width, 0);  // that of hidden_size: nothing said
 }
 
 }  // namespace

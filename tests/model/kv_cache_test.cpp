@@ -1,4 +1,4 @@
-// Decoding with a cache beside the same model's plain forward: the logits of every position, for prompts of
+// Decoding with a cache against the same model's plain forward: the logits of every position, for prompts of
 // several lengths, one sequence and several, shared heads, fp32 and bf16.
 #include "model/kv_cache.h"
 
@@ -154,7 +154,7 @@ TEST(KvCache, ClearedItBeginsANewText) {
 
 TEST(KvCache, EveryVariantOfAttentionReadsIt) {
   constexpr int64_t T = 8, B = 2;
-  for (const char* variant : {"few_rows", "flash", "naive", "composed"}) {
+  for (const char* variant : {"small_m", "flash", "naive", "composed"}) {
     Loaded m(small_config(2), Precision::fp32);
     m.ctx.variants().set("attention", variant);
     const auto tokens = some_tokens(B * T, m.model.config().vocab);

@@ -6,17 +6,16 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "autograd/tape.h"
+#include "base/json.h"
 #include "base/safetensors.h"
+#include "model/llama.h"
 #include "model/param_values.h"
 #include "train/step.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
 
 class LlamaGolden : public testing::Test {
  protected:
@@ -28,7 +27,7 @@ class LlamaGolden : public testing::Test {
     ASSERT_TRUE(std::filesystem::exists(path()))
         << path() << " is missing: run tools/make_golden_llama.py where PyTorch is, and commit it";
     file_ = std::make_unique<SafetensorsFile>(path());
-    options_ = json::parse(*file_->header().metadata("options"));
+    options_ = Json::parse(*file_->header().metadata("options"));
   }
 
   template <class T>
@@ -43,13 +42,13 @@ class LlamaGolden : public testing::Test {
 
   ModelConfig config(bool tied) const {
     ModelConfig c;
-    c.vocab = options_.at("vocab");
-    c.d_model = options_.at("d_model");
-    c.d_ff = options_.at("d_ff");
-    c.layers = options_.at("layers");
-    c.heads = options_.at("heads");
-    c.kv_heads = options_.at("kv_heads");
-    c.rope_theta = options_.at("rope_theta");
+    c.vocab = options_.at("vocab").get<int64_t>();
+    c.d_model = options_.at("d_model").get<int64_t>();
+    c.d_ff = options_.at("d_ff").get<int64_t>();
+    c.layers = options_.at("layers").get<int64_t>();
+    c.heads = options_.at("heads").get<int64_t>();
+    c.kv_heads = options_.at("kv_heads").get<int64_t>();
+    c.rope_theta = options_.at("rope_theta").get<double>();
     EXPECT_EQ(static_cast<double>(c.norm_eps), options_.at("norm_eps").get<double>());
     c.tied = tied;
     return c;
@@ -60,8 +59,9 @@ class LlamaGolden : public testing::Test {
     const auto shape = file_->header().find("tokens")->shape;  // [steps, B, T]
     s.batch = static_cast<int64_t>(shape[1]);
     s.context = static_cast<int64_t>(shape[2]);
-    s.max_norm = options_.at("max_norm");
-    s.adamw = {options_.at("beta1"), options_.at("beta2"), options_.at("adam_eps"), options_.at("decay")};
+    s.max_norm = options_.at("max_norm").get<double>();
+    const auto number = [&](const char* key) { return options_.at(key).get<double>(); };
+    s.optimizer.adamw = {number("beta1"), number("beta2"), number("adam_eps"), number("decay")};
     return s;
   }
 
@@ -77,7 +77,7 @@ class LlamaGolden : public testing::Test {
 
  private:
   std::unique_ptr<SafetensorsFile> file_;
-  json options_;
+  Json options_;
 };
 
 double distance(const std::vector<double>& got, const std::vector<double>& expected) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "model/weight_source.h"
 #include "support/tiny_run.h"
 
 namespace kiln {
@@ -38,6 +39,30 @@ TEST(Llama, ATokenSeesItselfAndThoseBeforeIt) {
       EXPECT_EQ(same, t < changed) << "token " << changed << " changed, logits of token " << t;
     }
   }
+}
+
+// Its attention is wider than the model, and trains all the same, in each form of the same bits.
+TEST(Llama, AHeadMayBeWiderThanItsShareOfTheModel) {
+  TinyRun run;
+  run.model.head_width = 8;  // 6 heads of 8, and d_model 24
+  run.steps = 6;
+  const std::vector<WeightSpec> specs = weight_specs(run.model);
+  const auto shape_of = [&](const std::string& name) {
+    for (const WeightSpec& w : specs) {
+      if (w.name == "model.layers.0.self_attn." + name + ".weight") return w.shape;
+    }
+    return Shape{};
+  };
+  EXPECT_EQ(shape_of("q_proj"), (Shape{48, 24}));
+  EXPECT_EQ(shape_of("k_proj"), (Shape{16, 24}));
+  EXPECT_EQ(shape_of("o_proj"), (Shape{24, 48}));
+  RankOptions options;
+  options.threads = 1;
+  const TinyResult fused = train_tiny(options, run);
+  EXPECT_LT(fused.losses.back(), fused.losses.front());
+  run.model.fused_qkv = false;
+  const TinyResult split = train_tiny(options, run);
+  EXPECT_NEAR(split.losses.back(), fused.losses.back(), 1e-4);
 }
 
 TEST(Llama, OnlyMatricesDecay) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/error.h"
-#include "ops/cases/op_case.h"
 #include "ops/attention/attention.h"
+#include "ops/cases/op_case.h"
 
 namespace kiln {
 
@@ -12,6 +12,15 @@ struct AttentionDims {
   bool causal = true;
   int64_t padding = 0;  // elements between a row's end and the next one's begin
 };
+
+inline AttentionProblem problem_of(const AttentionDims& d, DType dtype) {
+  AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, dtype, 1, d.causal};
+  const auto aligned = [&](int64_t width) {
+    return (width + d.padding) * static_cast<int64_t>(size_of(dtype)) % 16 == 0;
+  };
+  p.tma = aligned(d.H * d.D) && aligned(d.Hkv * d.D);
+  return p;
+}
 
 inline OpCase attention_case(const AttentionDims& d) {
   using K = CaseInput::Kind;

@@ -1,12 +1,13 @@
-// One long head: more lots of keys than the GPU has blocks, which are then dealt out several times
-// (cuda_hopper_walk.h). A naive run would need gigabytes of scores, so fp32 in the small is the measure.
+// One long head: more key blocks than the GPU holds CTAs, so that a CTA gets several
+// (hopper/backward_tile_scheduler.h). A naive run would need gigabytes of scores, so fp32 in the small is the
+// measure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "ops/cases/run_case.h"
-#include "ops/attention/cuda_hopper_walk.h"
+#include "ops/attention/hopper/backward_tile_scheduler.h"
 #include "ops/attention_case.h"
+#include "ops/cases/run_case.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -31,8 +32,9 @@ class CudaAttentionLong : public testing::TestWithParam<int64_t> {
   void SetUp() override { KILN_NEEDS_GPU(); }
 };
 
-// The worst of 128 rows at a time: few of them have to do with the last deal, and over all rows what it does
-// wrong would not show. Lost, it is 7 % of its rows' dq and all of their dk and dv; rounding to bf16 is 0.4
+// The worst of 128 rows at a time: few of them have to do with the last serpentine row, and over all rows
+// what it does wrong would not show. Lost, it is 7 % of its rows' dq and all of their dk and dv; rounding to
+// bf16 is 0.4
 // %.
 double worst_rows(const std::vector<double>& got, const std::vector<double>& exact, int64_t width) {
   const auto step = static_cast<std::ptrdiff_t>(128 * width);
@@ -46,11 +48,11 @@ double worst_rows(const std::vector<double>& got, const std::vector<double>& exa
   return worst;
 }
 
-// At heads of 64 flash has two blocks to a multiprocessor, and two deals.
+// At heads of 64 flash has two CTAs to a multiprocessor, and two serpentine rows.
 TEST_P(CudaAttentionLong, AgreesWithFp32) {
   const AttentionDims d{1, 34300, 34300, 2, 1, GetParam()};
-  const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, DType::bf16, 1, d.causal};
-  ASSERT_GT(hopper::Lots(p, 128, 128, 132).deals, 2);
+  const AttentionProblem p = problem_of(d, DType::bf16);
+  ASSERT_GT(hopper::BackwardTileScheduler(p, 128, 128, 132).serpentine_rows, 2);
   const OpCase c = attention_case(d);
   const CaseData data = draw_case(c, DType::bf16, 3);
   const CaseResult exact = run_variant("flash_fp32", c, data, DType::f32);

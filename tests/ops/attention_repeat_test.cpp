@@ -1,11 +1,11 @@
 // Attention's fast CUDA variants give the same bits a hundred times over, whatever the shared memory holds
-// before: what racecheck cannot see (copies and products that run behind the threads' backs) shows here.
+// before: what racecheck cannot see (copies and matmuls that run asynchronously) shows here.
 #include <gtest/gtest.h>
 
 #include "gpu/shared_memory.h"
-#include "ops/cases/run_case.h"
 #include "ops/attention/attention.h"
 #include "ops/attention_case.h"
+#include "ops/cases/run_case.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -24,7 +24,7 @@ void expect_the_same_bits(const std::string& variant, const AttentionDims& d) {
   const DType dtype = variant == "flash_fp32" ? DType::f32 : DType::bf16;
   const OpCase c = attention_case(d);
   SCOPED_TRACE(c.name);
-  const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, dtype, 1, d.causal};
+  const AttentionProblem p = problem_of(d, dtype);
   for (const auto& row : AttentionOp::rows()) {
     if (variant == row.name && row.device == DeviceType::cuda && !row.unsupported(p, ctx.traits()).empty())
       GTEST_SKIP() << row.unsupported(p, ctx.traits());
@@ -41,14 +41,15 @@ void expect_the_same_bits(const std::string& variant, const AttentionDims& d) {
   }
 }
 
-// Lengths at which a block has several lots and heads, in each of the orders of dq.
+// Lengths at which a block has several key blocks and heads, in each of the orders of dq.
 TEST_P(CudaAttentionRepeat, HasTheSameBitsAHundredTimes) {
   const std::string variant = GetParam();
   expect_the_same_bits(variant, {2, 520, 520, 40, 40, 64});
   expect_the_same_bits(variant, {1, 1000, 1000, 4, 2, 128});
   expect_the_same_bits(variant, {1, 500, 500, 8, 8, 128, false});
   expect_the_same_bits(variant, {1, 300, 470, 4, 2, 80});
-  expect_the_same_bits(variant, {1, 1000, 1000, 1, 1, 32});  // flash: keys in parts, small lots in backward
+  expect_the_same_bits(variant,
+                       {1, 1000, 1000, 1, 1, 32});  // flash: split keys, small key blocks in backward
   expect_the_same_bits(variant, {1, 130, 900, 2, 1, 64, false});
 }
 

@@ -1,10 +1,10 @@
-// flash_few_rows: which kernels take which problem, with the workspace they ask for. That the results are
-// right: op_cases_test.cpp, as of every variant; here, that they are those of the kernels it goes to.
+// Where flash_hopper yields to flash, pass by pass. That both names are said: pass_selection_test.cpp; here,
+// when, and that on a GPU the bits are those of the variants taken.
 #include <gtest/gtest.h>
 
-#include "ops/cases/run_case.h"
 #include "ops/attention/row_choice.h"
 #include "ops/attention_case.h"
+#include "ops/cases/run_case.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -22,21 +22,22 @@ const Variant<AttentionOp>& row_of(std::string_view name) {
 }
 
 // As measured: docs/results/h200.md.
-TEST(AttentionFewRows, CutsKeysInPartsWhereBlocksAreFewAndKeysMany) {
-  for (int64_t T : {1024, 2048, 4096, 8192, 16384}) EXPECT_TRUE(parts_beat_hopper(problem(T, T, 1, 32))) << T;
+TEST(AttentionRowChoice, CutsKeysInPartsWhereBlocksAreFewAndKeysMany) {
+  for (int64_t T : {1024, 2048, 4096, 8192, 16384})
+    EXPECT_TRUE(split_kv_beats_hopper(problem(T, T, 1, 32))) << T;
   for (int64_t T : {2048, 4096, 8192}) {
-    EXPECT_TRUE(parts_beat_hopper(problem(T, T, 1, 64))) << T;
-    EXPECT_TRUE(parts_beat_hopper(problem(T, T, 1, 128))) << T;
+    EXPECT_TRUE(split_kv_beats_hopper(problem(T, T, 1, 64))) << T;
+    EXPECT_TRUE(split_kv_beats_hopper(problem(T, T, 1, 128))) << T;
   }
   for (int64_t D : {32, 64, 128}) {
-    EXPECT_FALSE(parts_beat_hopper(problem(256, 256, 1, D)));
-    EXPECT_FALSE(parts_beat_hopper(problem(32768, 32768, 1, D)));
-    EXPECT_FALSE(parts_beat_hopper(problem(1024, 1024, 16, D)));
-    EXPECT_TRUE(parts_beat_hopper(problem(1, 8192, 1, D)));
+    EXPECT_FALSE(split_kv_beats_hopper(problem(256, 256, 1, D)));
+    EXPECT_FALSE(split_kv_beats_hopper(problem(32768, 32768, 1, D)));
+    EXPECT_FALSE(split_kv_beats_hopper(problem(1024, 1024, 16, D)));
+    EXPECT_TRUE(split_kv_beats_hopper(problem(1, 8192, 1, D)));
   }
 }
 
-TEST(AttentionFewRows, TakesFlashsBackwardWhereTilesAreFew) {
+TEST(AttentionRowChoice, TakesFlashsBackwardWhereTilesAreFew) {
   EXPECT_TRUE(flash_backward_beats_hopper(problem(128, 128, 1, 16)));
   EXPECT_TRUE(flash_backward_beats_hopper(problem(512, 512, 1, 32)));
   EXPECT_TRUE(flash_backward_beats_hopper(problem(256, 256, 1, 128)));
@@ -45,56 +46,45 @@ TEST(AttentionFewRows, TakesFlashsBackwardWhereTilesAreFew) {
   EXPECT_FALSE(flash_backward_beats_hopper(problem(256, 256, 48, 64)));
 }
 
-TEST(AttentionFewRows, IsOfferedOnlyThereWithTheWorkspaceOfTheKernelsItGoesTo) {
-  const auto& few = row_of("flash_few_rows");
+TEST(AttentionRowChoice, FlashHopperAloneYieldsAndRunsWhereItDoesSo) {
   const DeviceTraits h200{.compute_capability = 90};
-  EXPECT_NE(few.unsupported(problem(512, 512, 48), h200).find("flash_hopper"), std::string::npos);
-  EXPECT_NE(few.unsupported(problem(4096, 4096, 1, 256), h200).find("128"), std::string::npos);
-  const AttentionProblem in_parts = problem(4096, 4096), brief = problem(200, 200);
-  EXPECT_EQ(few.unsupported(in_parts, h200), "");
-  EXPECT_EQ(few.unsupported(brief, h200), "");
-  const auto bytes = [&](const char* variant, const AttentionProblem& p, Pass pass) {
-    return row_of(variant).workspace(p, pass);
-  };
-  EXPECT_GT(bytes("flash", in_parts, Pass::forward), 0u);
-  EXPECT_EQ(few.workspace(in_parts, Pass::forward), bytes("flash", in_parts, Pass::forward));
-  EXPECT_EQ(few.workspace(in_parts, Pass::backward), bytes("flash_hopper", in_parts, Pass::backward));
-  EXPECT_EQ(few.workspace(brief, Pass::forward), 0u);
-  EXPECT_EQ(few.workspace(brief, Pass::backward), bytes("flash", brief, Pass::backward));
+  for (const auto& row : AttentionOp::rows())
+    EXPECT_EQ(row.yields != nullptr, std::string_view(row.name) == "flash_hopper") << row.name;
+  for (const AttentionProblem& p : {problem(4096, 4096), problem(200, 200)})
+    EXPECT_EQ(row_of("flash_hopper").unsupported(p, h200), "");
 }
 
-class CudaAttentionFewRows : public testing::TestWithParam<AttentionDims> {
+class CudaAttentionRowChoice : public testing::TestWithParam<AttentionDims> {
  protected:
   void SetUp() override { KILN_NEEDS_GPU(); }
 };
 
-TEST_P(CudaAttentionFewRows, GivesTheBitsOfTheKernelsItGoesTo) {
+TEST_P(CudaAttentionRowChoice, GivesTheBitsOfTheVariantsItTakes) {
   const AttentionDims d = GetParam();
-  const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, DType::bf16, 1, d.causal};
+  const AttentionProblem p = problem_of(d, DType::bf16);
   const OpCase c = attention_case(d);
   const CaseData data = draw_case(c, DType::bf16, 3);
-  const auto run = [&](const char* variant) {
-    RankOptions options;
-    options.device = Device::cuda();
-    options.variants.set("attention", variant);
-    RankContext ctx(options);
-    return run_case(ctx, c, data, DType::bf16);
-  };
   RankOptions options;
   options.device = Device::cuda();
-  if (const std::string why = row_of("flash_few_rows").unsupported(p, RankContext(options).traits());
+  const auto run = [&](const char* variant) {
+    RankOptions named = options;
+    if (variant != nullptr) named.variants.set("attention", variant);
+    RankContext ctx(named);
+    return run_case(ctx, c, data, DType::bf16);
+  };
+  if (const std::string why = row_of("flash_hopper").unsupported(p, RankContext(options).traits());
       !why.empty())
     GTEST_SKIP() << why;
-  const CaseResult few = run("flash_few_rows");
-  EXPECT_EQ(few.y, run(parts_beat_hopper(p) ? "flash" : "flash_hopper").y);
+  const CaseResult chosen = run(nullptr);
+  EXPECT_EQ(chosen.y, run(split_kv_beats_hopper(p) ? "flash" : "flash_hopper").y);
   // Where the passes go to different kernels, they still agree on what lies between them.
   const CaseResult whole = run(flash_backward_beats_hopper(p) ? "flash" : "flash_hopper");
-  ASSERT_EQ(few.grads.size(), whole.grads.size());
-  for (std::size_t i = 0; i < few.grads.size(); ++i)
-    EXPECT_LT(relative_error(few.grads[i], whole.grads[i]), 0.01) << "gradient " << i;
+  ASSERT_EQ(chosen.grads.size(), whole.grads.size());
+  for (std::size_t i = 0; i < chosen.grads.size(); ++i)
+    EXPECT_LT(relative_error(chosen.grads[i], whole.grads[i]), 0.01) << "gradient " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionFewRows,
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionRowChoice,
                          testing::Values(AttentionDims{1, 2049, 2049, 1, 1, 64},
                                          AttentionDims{1, 1, 5000, 4, 2, 128, false},
                                          AttentionDims{1, 1030, 1030, 1, 1, 32},

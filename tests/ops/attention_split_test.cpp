@@ -1,5 +1,5 @@
-// flash where its forward takes keys in parts: how many parts a problem has, and that nothing is lost or
-// carried over where they are joined. That the sums are right at every width: attention_widths_test.cpp.
+// flash where its forward splits the keys: how many splits a problem has, and that nothing is lost or
+// carried over where they are combined. That the sums are right at every width: attention_widths_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,29 +17,29 @@ AttentionProblem problem(int64_t Tq, int64_t Tk, int64_t heads = 1, int64_t D = 
 }
 
 TEST(AttentionSplit, IsForFewBlocksAndManyKeysAlone) {
-  EXPECT_EQ(flash::key_parts(problem(448, 448)), 1);
-  EXPECT_GT(flash::key_parts(problem(1024, 1024)), 1);
-  EXPECT_GT(flash::key_parts(problem(1, 4096)), 1);
-  EXPECT_EQ(flash::key_parts(problem(1024, 1024, 32)), 1);
-  EXPECT_EQ(flash::key_parts(problem(0, 1024)), 1);
-  EXPECT_EQ(flash::key_parts(problem(1024, 0)), 1);
-  AttentionProblem varied = problem(1024, 1024);
-  varied.varied = true;
-  varied.all_queries = varied.all_keys = 1024;
-  EXPECT_EQ(flash::key_parts(varied), 1);
+  EXPECT_EQ(flash::num_splits(problem(448, 448)), 1);
+  EXPECT_GT(flash::num_splits(problem(1024, 1024)), 1);
+  EXPECT_GT(flash::num_splits(problem(1, 4096)), 1);
+  EXPECT_EQ(flash::num_splits(problem(1024, 1024, 32)), 1);
+  EXPECT_EQ(flash::num_splits(problem(0, 1024)), 1);
+  EXPECT_EQ(flash::num_splits(problem(1024, 0)), 1);
+  AttentionProblem packed = problem(1024, 1024);
+  packed.varlen = true;
+  packed.all_queries = packed.all_keys = 1024;
+  EXPECT_EQ(flash::num_splits(packed), 1);
 }
 
-TEST(AttentionSplit, LeavesEachPartTwoTilesAndAsksForTheMemoryOfAll) {
+TEST(AttentionSplit, LeavesEachSplitTwoTilesAndAsksForTheMemoryOfAll) {
   for (int64_t D : {16, 64, 128, 256}) {
     for (int64_t Tk : {512, 1000, 4096, 16384, 1 << 20}) {
       for (int64_t Tq : {int64_t{1}, int64_t{77}, Tk}) {
         SCOPED_TRACE(cat(Tq, " x ", Tk, " x ", D));
         const AttentionProblem p = problem(Tq, Tk, 2, D);
-        const int64_t parts = flash::key_parts(p);
-        EXPECT_GE((Tk + 63) / 64 / parts, parts == 1 ? 1 : 2);
-        EXPECT_LE(parts, flash::kMostParts);
+        const int64_t splits = flash::num_splits(p);
+        EXPECT_GE((Tk + 63) / 64 / splits, splits == 1 ? 1 : 2);
+        EXPECT_LE(splits, flash::kMaxSplits);
         const std::size_t one = static_cast<std::size_t>(2 * Tq * (flash::flash_tiles(D).width + 1)) * 4;
-        EXPECT_EQ(flash::SplitWorkspace(p).bytes(), parts == 1 ? 0 : static_cast<std::size_t>(parts) * one);
+        EXPECT_EQ(flash::SplitWorkspace(p).bytes(), splits == 1 ? 0 : static_cast<std::size_t>(splits) * one);
         for (const auto& row : AttentionOp::rows()) {
           if (row.device != DeviceType::cuda || std::string_view(row.name) != "flash") continue;
           EXPECT_EQ(row.workspace(p, Pass::forward), flash::SplitWorkspace(p).bytes());
@@ -49,7 +49,7 @@ TEST(AttentionSplit, LeavesEachPartTwoTilesAndAsksForTheMemoryOfAll) {
   }
 }
 
-// flash_hopper gives to flash what the copy engine does not take, and with it its own workspace.
+// Which of the two takes a call of the C interface its strides say, after the workspace was requested.
 TEST(AttentionSplit, FlashHoppersWorkspaceIsEnoughForFlashsBackward) {
   const auto bytes = [](std::string_view variant, const AttentionProblem& p) {
     for (const auto& row : AttentionOp::rows()) {
@@ -62,9 +62,9 @@ TEST(AttentionSplit, FlashHoppersWorkspaceIsEnoughForFlashsBackward) {
       AttentionProblem p = problem(T, T, 3, D);
       EXPECT_GT(bytes("flash", p), 0u);
       EXPECT_GE(bytes("flash_hopper", p), bytes("flash", p)) << T << " x " << D;
-      p.varied = true;
+      p.varlen = true;
       p.B = 7, p.all_queries = p.all_keys = 3 * T;
-      EXPECT_GE(bytes("flash_hopper", p), bytes("flash", p)) << T << " x " << D << " varied";
+      EXPECT_GE(bytes("flash_hopper", p), bytes("flash", p)) << T << " x " << D << " varlen";
     }
   }
 }
@@ -83,7 +83,7 @@ class CudaAttentionSplit : public testing::Test {
   std::vector<float> attend(bool causal = true) const {
     const int64_t queries = static_cast<int64_t>(q.size()) / kWidth,
                   keys = static_cast<int64_t>(k.size()) / kWidth;
-    EXPECT_GT(flash::key_parts(problem(queries, keys, 1, kWidth, causal)), 1);
+    EXPECT_GT(flash::num_splits(problem(queries, keys, 1, kWidth, causal)), 1);
     RankOptions options;
     options.device = Device::cuda();
     RankContext ctx(options);
@@ -136,8 +136,9 @@ TEST_F(CudaAttentionSplit, AQueryThatSeesNothingGetsZero) {
   }
 }
 
-// A part whose scores are 10^3 below another's has no weight, and exp of the difference must not overflow.
-TEST_F(CudaAttentionSplit, APartFarBelowAnotherHasNoWeight) {
+// A split whose scores are 10^3 below another's counts for nothing, and exp of the difference must not
+// overflow.
+TEST_F(CudaAttentionSplit, ASplitFarBelowAnotherCountsForNothing) {
   for (int64_t j = 0; j < 700; ++j) {
     for (int64_t c = 0; c < kWidth; ++c) k[j * kWidth + c] = c == 0 ? (j == 650 ? 50.0f : -50.0f) : 0;
   }

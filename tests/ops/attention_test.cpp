@@ -119,7 +119,7 @@ TEST_P(AttentionVariants, NanInAValueReachesTheQueriesThatSeeItAndNoOthers) {
   const int64_t j = 70;
   v[j * kWidth + 3] = NAN;
   on_every_isa([&](const Attended& r) {
-    // A product of whole matrices meets the NaN with the mask's zeros: composed spreads it over the head.
+    // A matmul of whole matrices multiplies the NaN by the mask's zeros: composed spreads it over the head.
     const int64_t first = masks_products() ? j : 0;
     for (int64_t i = 0; i < kQueries; ++i) ASSERT_EQ(std::isnan(r.o[i * kWidth + 3]), i >= first) << i;
     for (int64_t i = 0; i < kQueries; ++i) ASSERT_FALSE(std::isnan(r.o[i * kWidth + 2])) << i;
@@ -217,8 +217,8 @@ std::vector<std::string> cuda_rows() {
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionVariants, testing::Values("flash", "naive", "composed"));
 INSTANTIATE_TEST_SUITE_P(Cuda, AttentionVariants, testing::ValuesIn(cuda_rows()));
 
-// few_rows takes too few queries for the cases above.
-TEST(Attention, FewRowsKeepsMaskedNansOutAndItsBitsOnAnyThreads) {
+// small_m takes too few queries for the cases above.
+TEST(Attention, SmallMKeepsMaskedNansOutAndItsBitsOnAnyThreads) {
   constexpr int64_t kFew = 5, kMany = 90;
   std::vector<float> q, kv;
   for (uint64_t i = 0; i < kFew * kWidth; ++i) q.push_back(philox_normal(philox_key(5, "q"), i));
@@ -232,7 +232,7 @@ TEST(Attention, FewRowsKeepsMaskedNansOutAndItsBitsOnAnyThreads) {
     const Tensor t = ctx.empty({1, kMany, kWidth}, DType::f32);
     ctx.upload(tq, q.data() + first * kWidth);
     ctx.upload(t, kv.data());
-    const Tensor o = attention(ctx, tq, t, t, {.heads = 1, .kv_heads = 1, .variant = "few_rows"});
+    const Tensor o = attention(ctx, tq, t, t, {.heads = 1, .kv_heads = 1, .variant = "small_m"});
     std::vector<float> x(static_cast<std::size_t>(o.numel()));
     ctx.download(x.data(), o);
     return x;

@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/cases/run_case.h"
 #include "ops/attention/flash/flash_table.h"
 #include "ops/attention/gpu_shared_memory.h"
 #include "ops/attention/hopper/hopper_table.h"
 #include "ops/attention/tile_choice.h"
+#include "ops/cases/run_case.h"
 #include "support/gpu.h"
 #include "support/temp_folder.h"
 
@@ -33,7 +33,7 @@ TEST(AttentionTiles, OfHopperFitAMultiprocessor) {
     SCOPED_TRACE(cat(t.width, ": ", t.queries(), " x ", t.keys));
     EXPECT_LE(t.bytes(), std::size_t{227} * 1024);
     EXPECT_GE(t.bytes(), static_cast<std::size_t>(t.width * 2 * (2 * t.queries() + 2 * t.stages * t.keys)));
-    EXPECT_LE(t.groups * 128 * t.registers(), 65536);
+    EXPECT_LE(t.groups * 128 * t.consumer_registers(), 65536);
     EXPECT_EQ(std::count(std::begin(hopper::kForwardTiles), std::end(hopper::kForwardTiles), t), 1);
   }
 }
@@ -145,7 +145,7 @@ class CudaAttentionTiles : public testing::Test {
   }
 };
 
-// Tiles with other keys meet the maximum in other steps, which shows in some of 300,000 last bits.
+// Tiles with other keys reach the maximum in other steps, which shows in some of 300,000 last bits.
 TEST_F(CudaAttentionTiles, WhatIsChosenRuns) {
   const AttentionProblem p = problem(600, 64);
   RankOptions o;

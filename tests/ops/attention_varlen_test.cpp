@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/rng.h"
-#include "ops/cases/run_case.h"
 #include "ops/attention/attention.h"
+#include "ops/cases/run_case.h"
 #include "ops/cpu_rows.h"
 #include "support/gpu.h"
 
@@ -35,9 +35,13 @@ struct Batch {
   AttentionProblem problem(DType dtype) const {
     AttentionProblem p{static_cast<int64_t>(lengths.size()), 0, 0, H, Hkv, D, dtype, scale(), causal};
     for (const auto& [q, k] : lengths) p.Tq = std::max<int64_t>(p.Tq, q), p.Tk = std::max<int64_t>(p.Tk, k);
-    p.varied = true;
+    p.varlen = true;
     p.all_queries = offsets(false).back() + kGuard;
     p.all_keys = offsets(true).back() + kGuard;
+    const auto aligned = [&](int64_t width) {
+      return (width + padding) * static_cast<int64_t>(size_of(dtype)) % 16 == 0;
+    };
+    p.tma = aligned(H * D) && aligned(Hkv * D);
     return p;
   }
   float scale() const { return static_cast<float>(1 / std::sqrt(static_cast<double>(D))); }
@@ -71,7 +75,7 @@ Inputs draw(const Batch& batch, DType dtype) {
           draw("dout", queries, dtype)};
 }
 
-// Rows among others that nobody may read (NaN, of an input) or write.
+// Rows among others that must not be read (NaN, of an input) or written.
 class Guarded {
  public:
   Guarded(RankContext& ctx, int64_t width, int64_t rows, int64_t padding, DType dtype, const Doubles& values)

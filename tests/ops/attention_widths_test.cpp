@@ -1,13 +1,13 @@
 // Every CUDA variant of attention at every width and kind of shape, in every format it takes, with all the
 // tiles it may be told to take: at most twice as far from fp64 as naive in the same format. The case list
-// (op_cases/attention.cpp) is kept small for the CPU's sake; these sizes are for a GPU alone.
+// (ops/attention/cases.cpp) is kept small for the CPU's sake; these sizes are for a GPU alone.
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "ops/cases/run_case.h"
 #include "ops/attention/tile_choice.h"
 #include "ops/attention_case.h"
+#include "ops/cases/run_case.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -41,7 +41,7 @@ void expect_all_variants(const AttentionDims& d, std::string_view only = "") {
   for (const auto& [dtype, ulp] : spacing) {
     const CaseData data = draw_case(c, dtype, 11);
     const CaseResult exact = run_case(naive, c, data, DType::f64), low = run_case(naive, c, data, dtype);
-    const AttentionProblem p{d.B, d.Tq, d.Tk, d.H, d.Hkv, d.D, dtype, 1, d.causal};
+    const AttentionProblem p = problem_of(d, dtype);
     for (const auto& row : AttentionOp::rows()) {
       if (row.device != DeviceType::cuda || row.composed || std::string_view(row.name) == "naive") continue;
       if (!row.unsupported(p, naive.traits()).empty()) continue;
@@ -84,20 +84,20 @@ TEST_P(CudaAttentionWidths, AgreeWithNaive) {
   expect_all_variants({1, 129, 257, 1, 1, D, false, 5});
 }
 
-// Lengths at which the blocks of flash_hopper's and flash's backward go to and fro, with turns in both
-// orders, and so many heads that a block goes on to the next; and a length from which flash_hopper's forward
-// takes three warpgroups.
+// Lengths at which flash_hopper's and flash's backward take key blocks in serpentine order, with early and
+// late contributions to dq, and so many heads that a CTA goes on to the next; and a length from which
+// flash_hopper's forward takes three warpgroups.
 TEST_P(CudaAttentionWidths, AgreeWithNaiveOverManyTiles) {
   const int64_t D = GetParam();
   if (D != 32 && D != 64 && D != 80 && D != 128) GTEST_SKIP() << "as the next of 32, 64, 80, 128";
   const std::string_view only = "flash";
-  expect_all_variants({2, 520, 520, 80, 40, D}, only);  // 400 lots, more than flash has blocks at once
+  expect_all_variants({2, 520, 520, 80, 40, D}, only);  // 400 key blocks, more than flash has CTAs at once
   expect_all_variants({2, 520, 520, 50, 25, D, false}, only);
   expect_all_variants({1, 700, 700, 2, 1, D}, only);
   if (D == 64) expect_all_variants({1, 2200, 2200, 2, 1, D}, only);
 }
 
-// So few blocks and so many keys that flash's forward takes the keys in parts.
+// So few blocks and so many keys that flash's forward splits the keys.
 TEST_P(CudaAttentionWidths, AgreeWithNaiveInPartsOfTheKeys) {
   const int64_t D = GetParam();
   const std::string_view only = "flash";

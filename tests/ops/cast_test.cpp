@@ -176,7 +176,13 @@ TEST(CudaCast, RowsMayBeStridedAndGradientsAdd) {
     ctx.upload(wide, values.data());
     ctx.tape().reset();
     const Tensor x = ctx.tape().watch(wide.narrow(-1, 0, 16));
-    const Tensor a = cast(ctx, x, DType::bf16, "fused"), b = cast(ctx, x, DType::f16, "fused");
+    // Rows of 21 do not begin at whole vectors: fused says so, and the table takes the row that can.
+    const bool whole = width % 4 == 0;
+    if (!whole) {
+      EXPECT_THROW((void)cast(ctx, x, DType::bf16, "fused"), Error);
+    }
+    const char* const variant = whole ? "fused" : "";
+    const Tensor a = cast(ctx, x, DType::bf16, variant), b = cast(ctx, x, DType::f16, variant);
     std::vector<bf16> narrow;
     for (float v : once) narrow.push_back(bf16(v));
     EXPECT_TRUE(same(read<bf16>(ctx, a), narrow)) << width;

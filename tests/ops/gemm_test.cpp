@@ -1,4 +1,4 @@
-// The packed product against a double loop: every instruction set this CPU has, all layouts, depths beyond
+// The packed GEMM against a double loop: every instruction set this CPU has, all layouts, depths beyond
 // one block, more columns than one band, adding to what is there, and the same bits for any number of
 // threads.
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ Tensor upload(RankContext& ctx, std::vector<float>& values,
   return t;
 }
 
-std::vector<float> product(const Case& c, DType in, CpuIsa isa, int threads, double* error) {
+std::vector<float> gemm(const Case& c, DType in, CpuIsa isa, int threads, double* error) {
   RankOptions o;
   o.threads = threads;
   o.cpu_isa = isa;
@@ -98,11 +98,11 @@ TEST(Gemm, MatchesADoubleLoop) {
     for (DType in : {DType::f32, DType::bf16, DType::f16}) {
       for (const Case& c : cases) {
         double error = 0;
-        const auto one = product(c, in, isa, 1, &error);
+        const auto one = gemm(c, in, isa, 1, &error);
         // Inputs are exact in every format; only fp32 sums round: sqrt(K) roundings of the running sum.
         EXPECT_LT(error, 4e-7 * std::sqrt(static_cast<double>(c.K) + 1))
             << name_of(isa) << " " << name_of(in) << " " << c.M << "x" << c.N << "x" << c.K;
-        EXPECT_EQ(product(c, in, isa, 3, &error), one) << name_of(isa) << " " << name_of(in);
+        EXPECT_EQ(gemm(c, in, isa, 3, &error), one) << name_of(isa) << " " << name_of(in);
       }
     }
   }
@@ -111,14 +111,14 @@ TEST(Gemm, MatchesADoubleLoop) {
 TEST(Gemm, MoreColumnsThanOneBand) {
   for (CpuIsa isa : {CpuIsa::plain, best_cpu_isa()}) {
     double error = 0;
-    product({3, 2100, 2100, false, true}, DType::f32, isa, 2, &error);  // 17.6 MB of B: two bands
+    gemm({3, 2100, 2100, false, true}, DType::f32, isa, 2, &error);  // 17.6 MB of B: two bands
     EXPECT_LT(error, 2e-5);
   }
 }
 
 TEST(Gemm, NoStepsGiveZero) {
   double error = 0;
-  const auto got = product({2, 3, 0, false, false}, DType::f32, best_cpu_isa(), 1, &error);
+  const auto got = gemm({2, 3, 0, false, false}, DType::f32, best_cpu_isa(), 1, &error);
   for (int m : {0, 1}) {
     for (int n : {0, 1, 2}) EXPECT_EQ(got[m * 6 + n], 0);
   }

@@ -6,38 +6,37 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "ops/cases/run_case.h"
+#include "support/json_file.h"
 
 namespace kiln {
-
-using nlohmann::json;
 
 constexpr double kForward = 1e-5, kBackward = 1e-4;
 
 // The cases of an op's file. A file that is not there is a failure: a golden value nobody checks is none.
-inline json read_cases(const std::string& op) {
+inline Json read_cases(const std::string& op) {
   const std::filesystem::path path = std::filesystem::path(KILN_TESTS_FOLDER) / "golden" / (op + ".json");
   std::ifstream file(path);
   if (!file) {
     ADD_FAILURE() << path << " is missing: run tools/make_golden.py --only " << op
                   << " where PyTorch is, and commit it";
-    return json::array();
+    return Json::array();
   }
-  json page = json::parse(file);
+  Json page = json_of(file);
   EXPECT_EQ(page.at("op"), op);
   EXPECT_FALSE(page.at("cases").empty()) << path;
   return page.at("cases");
 }
 
-inline std::vector<double> numbers(const json& tensor) {
+inline std::vector<double> numbers(const Json& tensor) {
   return tensor.at("data").get<std::vector<double>>();
 }
 
-inline Shape shape_of(const json& tensor) {
+inline Shape shape_of(const Json& tensor) {
   Shape s;
-  for (const json& n : tensor.at("shape")) s.push_back(n.get<int64_t>());
+  for (const Json& n : tensor.at("shape")) s.push_back(n.get<int64_t>());
   return s;
 }
 

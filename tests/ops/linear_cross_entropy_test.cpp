@@ -50,7 +50,7 @@ TEST(LinearCrossEntropy, TheLogitsNeverExistWhole) {
   EXPECT_GT(run("composed", DType::f32, Device::meta()).memory.peak_total, 2 * logits);
 }
 
-TEST(LinearCrossEntropy, OnCudaTheScratchStaysSmallAndTheProductsLarge) {
+TEST(LinearCrossEntropy, OnCudaTheScratchStaysSmallAndTheMatmulsLarge) {
   const auto chunks = [](int64_t rows, int64_t in, int64_t vocab) {
     return CudaLossChunks({rows, in, vocab, DType::bf16, true, true});
   };

@@ -1,4 +1,4 @@
-// What few_rows promises beyond its formula: a row's bits depend neither on the rows beside it nor on the
+// What small_m promises beyond its formula: a row's bits depend neither on the other rows nor on the
 // number of threads, on every instruction set, and it is taken for few rows and never for many.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ struct Seen : OpObserver {
   void on_op_begin(RankContext&, const OpEvent& e) override { variant = e.variant; }
 };
 
-class FewRows : public testing::TestWithParam<int> {
+class SmallM : public testing::TestWithParam<int> {
  protected:
   // y of rows [first, first + rows) of x.
   std::vector<float> run(int64_t first, int64_t rows, int64_t in, int64_t out, Precision precision,
@@ -38,14 +38,14 @@ class FewRows : public testing::TestWithParam<int> {
       for (int64_t i = 0; i < rows * in; ++i)
         x.data<T>()[i] =
             static_cast<T>(philox_normal(philox_key(3, "x"), static_cast<uint64_t>(first * in + i)));
-      const Tensor result = linear(ctx, x, w, "few_rows");
+      const Tensor result = linear(ctx, x, w, "small_m");
       for (int64_t i = 0; i < result.numel(); ++i) y.push_back(static_cast<float>(result.data<T>()[i]));
     });
     return y;
   }
 };
 
-TEST_P(FewRows, ARowsBitsDependOnThatRowAlone) {
+TEST_P(SmallM, ARowsBitsDependOnThatRowAlone) {
   if (static_cast<CpuIsa>(GetParam()) > best_cpu_isa()) GTEST_SKIP() << "not on this CPU";
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     for (const int64_t in : {1, 31, 64, 75, 800}) {
@@ -60,9 +60,9 @@ TEST_P(FewRows, ARowsBitsDependOnThatRowAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, FewRows, testing::Range(0, kCpuIsaCount));
+INSTANTIATE_TEST_SUITE_P(Isa, SmallM, testing::Range(0, kCpuIsaCount));
 
-TEST(FewRowsChoice, IsForAtMostEightRows) {
+TEST(SmallMChoice, IsForAtMostEightRows) {
   RankContext ctx;
   ParamStore store;
   Param& w = store.add("w", {5, 7}, {});
@@ -71,10 +71,10 @@ TEST(FewRowsChoice, IsForAtMostEightRows) {
   ctx.add_observer(&seen);
   for (const int64_t rows : {1, 8, 9, 64}) {
     (void)linear(ctx, ctx.zeros({rows, 7}, DType::f32), w);
-    EXPECT_EQ(seen.variant, rows <= 8 ? "few_rows" : "packed") << rows;
+    EXPECT_EQ(seen.variant, rows <= 8 ? "small_m" : "packed") << rows;
   }
   ctx.remove_observer(&seen);
-  EXPECT_THROW(linear(ctx, ctx.zeros({9, 7}, DType::f32), w, "few_rows"), Error);
+  EXPECT_THROW(linear(ctx, ctx.zeros({9, 7}, DType::f32), w, "small_m"), Error);
 }
 
 }  // namespace

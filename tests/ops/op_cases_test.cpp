@@ -43,7 +43,7 @@ TEST_P(OpCases, GradientMatchesFiniteDifferences) {
     if (c.inputs[i].kind == CaseInput::Kind::ids) continue;
     const std::size_t n = data.inputs[i].size();
     const std::size_t stride =
-        n <= 200 ? 1 : n / 97;  // large inputs: a sample that meets every row sooner or later
+        n <= 200 ? 1 : n / 97;  // large inputs: a sample that hits every row sooner or later
     std::vector<double> numeric, expected;
     for (std::size_t at = 0; at < n; at += stride) {
       const double h = 1e-5 * static_cast<double>(c.inputs[i].scale);
@@ -145,25 +145,53 @@ void choose_definitions(VariantChoice& choice) {
   }
 }
 
-// Every other CPU variant against the naive one, on every instruction set this CPU has. The error rule: at
-// most twice as far from fp64 as the naive low-precision loop; the floor is a quarter of the format's
-// spacing, for outputs that loop happens to get exactly. A composed variant stores what lies between its
-// parts and rounds it each time: its floor is the whole spacing.
-void expect_as_good_as_naive(const OpCase& c, RankContext& ctx, RankContext& naive, DType dtype,
-                             const std::string& variant, const std::string& what) {
-  const CaseData data = draw_case(c, dtype, kSeed);
-  choose_definitions(naive.variants());
-  const CaseResult reference = run_case(naive, c, data, DType::f64), low = run_case(naive, c, data, dtype);
-  const CaseResult fast = run_case(ctx, c, data, dtype);
-  const std::map<DType, double> spacing = {
-      {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
-  const double floor = spacing.at(dtype) / (variant == "composed" ? 1 : 4);
-  EXPECT_LE(relative_error(fast.y, reference.y), 2 * relative_error(low.y, reference.y) + floor) << what;
+// What the definition gives for a case in a format, and in fp64 from the same values. Every variant and every
+// instruction set is held against the same two, so they are computed once.
+struct DefinitionRun {
+  CaseData data;
+  CaseResult reference, low;
+};
+
+class DefinitionRuns {
+ public:
+  explicit DefinitionRuns(const OpCase& c) : case_(c), ctx_(on(Device::cpu(), 2)) {
+    choose_definitions(ctx_.variants());
+  }
+
+  const DefinitionRun& in(DType dtype) {
+    const auto known = runs_.find(dtype);
+    if (known != runs_.end()) return known->second;
+    DefinitionRun run;
+    run.data = draw_case(case_, dtype, kSeed);
+    run.reference = run_case(ctx_, case_, run.data, DType::f64);
+    run.low = run_case(ctx_, case_, run.data, dtype);
+    return runs_.emplace(dtype, std::move(run)).first->second;
+  }
+
+ private:
+  const OpCase& case_;
+  RankContext ctx_;
+  std::map<DType, DefinitionRun> runs_;
+};
+
+// The error rule: at most twice as far from fp64 as the definition in low precision, and a floor for outputs
+// that it happens to get exactly.
+void expect_as_good(const OpCase& c, const CaseResult& fast, const DefinitionRun& definition, double floor) {
+  const CaseResult &reference = definition.reference, &low = definition.low;
+  EXPECT_LE(relative_error(fast.y, reference.y), 2 * relative_error(low.y, reference.y) + floor);
   for (std::size_t i = 0; i < fast.grads.size(); ++i) {
     EXPECT_LE(relative_error(fast.grads[i], reference.grads[i]),
               2 * relative_error(low.grads[i], reference.grads[i]) + floor)
-        << what << " d" << c.inputs[i].name;
+        << " d" << c.inputs[i].name;
   }
+}
+
+// The floor on the CPU is a quarter of the format's spacing. A composed variant stores what is between its
+// parts and rounds it each time: its floor is the whole spacing.
+double cpu_floor(DType dtype, std::string_view variant) {
+  const std::map<DType, double> spacing = {
+      {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
+  return spacing.at(dtype) / (variant == "composed" ? 1 : 4);
 }
 
 // Some variants are for a shape of their own.
@@ -180,49 +208,60 @@ bool takes_case(const OpCase& c, const std::string& variant) {
   return true;
 }
 
+// f(variant) for each CPU variant of the case's op but the definition.
+template <class F>
+void on_other_cpu_variants(const OpCase& c, F f) {
+  const std::vector<OpListing> ops = list_ops();
+  for (const VariantListing& v : find_op(ops, c.op).variants) {
+    if (v.device == DeviceType::cpu && v.name != "naive" && takes_case(c, v.name)) f(v.name);
+  }
+}
+
 TEST_P(OpCases, EveryVariantOnEveryIsaAgreesWithNaive) {
   const OpCase& c = GetParam();
-  RankContext naive(on(Device::cpu()));
-  for (const OpListing& op : list_ops()) {
-    if (op.name != c.op) continue;
-    for (const VariantListing& v : op.variants) {
-      if (v.device != DeviceType::cpu || v.name == "naive" || !takes_case(c, v.name)) continue;
-      for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
-        for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-          std::vector<CaseResult> by_threads;
-          for (int threads : {1, 3}) {
-            RankOptions o = on(Device::cpu(), threads);
-            o.cpu_isa = static_cast<CpuIsa>(isa);
-            o.variants.set(c.op, v.name);
-            o.alloc_mode = AllocMode::raw;  // guards around every buffer
-            RankContext ctx(o);
-            const std::string what = cat(v.name, " ", name_of(*o.cpu_isa), " ", name_of(dtype));
-            if (threads == 1) expect_as_good_as_naive(c, ctx, naive, dtype, v.name, what);
-            by_threads.push_back(run_case(ctx, c, draw_case(c, dtype, kSeed), dtype));
-          }
-          EXPECT_EQ(by_threads[0].y, by_threads[1].y) << v.name;
-          EXPECT_EQ(by_threads[0].grads, by_threads[1].grads) << v.name;
-        }
-      }
-      // Accumulation and meta's bytes, per variant.
-      RankOptions o = on(Device::cpu()), m = on(Device::meta());
-      o.variants.set(c.op, v.name);
-      m.variants.set(c.op, v.name);
-      RankContext real(o), meta(m);
-      const CaseData data = draw_case(c, DType::bf16, kSeed);
-      EXPECT_EQ(run_case(real, c, data, DType::bf16).memory.peak,
-                run_case(meta, c, data, DType::bf16).memory.peak)
-          << v.name;
-      const CaseData wide = draw_case(c, DType::f32, kSeed);
-      const CaseResult once = run_case(real, c, wide, DType::f32),
-                       twice = run_case(real, c, wide, DType::f32, {.times = 2});
-      for (std::size_t i = 0; i < once.grads.size(); ++i) {
-        std::vector<double> doubled = once.grads[i];
-        for (double& g : doubled) g *= 2;
-        EXPECT_LE(relative_error(twice.grads[i], doubled), 1e-6) << v.name << " d" << c.inputs[i].name;
+  DefinitionRuns definition(c);
+  on_other_cpu_variants(c, [&](const std::string& variant) {
+    for (int isa = 0; isa <= static_cast<int>(best_cpu_isa()); ++isa) {
+      RankOptions o = on(Device::cpu(), 1);
+      o.cpu_isa = static_cast<CpuIsa>(isa);
+      o.variants.set(c.op, variant);
+      o.alloc_mode = AllocMode::raw;  // guards around every buffer
+      RankContext one(o);
+      o.threads = 3;
+      RankContext three(o);
+      for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+        SCOPED_TRACE(cat(variant, " ", name_of(*o.cpu_isa), " ", name_of(dtype)));
+        const DefinitionRun& known = definition.in(dtype);
+        const CaseResult fast = run_case(one, c, known.data, dtype);
+        expect_as_good(c, fast, known, cpu_floor(dtype, variant));
+        const CaseResult on_three = run_case(three, c, known.data, dtype);
+        EXPECT_EQ(fast.y, on_three.y);
+        EXPECT_EQ(fast.grads, on_three.grads);
       }
     }
-  }
+  });
+}
+
+TEST_P(OpCases, EveryVariantAddsItsSecondPassInTheBytesMetaPredicts) {
+  const OpCase& c = GetParam();
+  on_other_cpu_variants(c, [&](const std::string& variant) {
+    SCOPED_TRACE(variant);
+    RankOptions o = on(Device::cpu()), m = on(Device::meta());
+    o.variants.set(c.op, variant);
+    m.variants.set(c.op, variant);
+    RankContext real(o), meta(m);
+    const CaseData data = draw_case(c, DType::bf16, kSeed);
+    EXPECT_EQ(run_case(real, c, data, DType::bf16).memory.peak,
+              run_case(meta, c, data, DType::bf16).memory.peak);
+    const CaseData wide = draw_case(c, DType::f32, kSeed);
+    const CaseResult once = run_case(real, c, wide, DType::f32),
+                     twice = run_case(real, c, wide, DType::f32, {.times = 2});
+    for (std::size_t i = 0; i < once.grads.size(); ++i) {
+      std::vector<double> doubled = once.grads[i];
+      for (double& g : doubled) g *= 2;
+      EXPECT_LE(relative_error(twice.grads[i], doubled), 1e-6) << " d" << c.inputs[i].name;
+    }
+  });
 }
 
 RankOptions on_cuda(Device device, const OpCase& c, const std::string& variant) {
@@ -286,31 +325,26 @@ TEST(CudaVariants, EachTakesSomeCaseOfItsOp) {
   for (const auto& [name, seen] : taken) EXPECT_TRUE(seen) << name;
 }
 
-// The error rule: a CUDA variant may be at most twice as far from fp64 as the plain low-precision CPU loop.
-// The floor is half the format's spacing, for outputs the loop happens to get exactly; the whole spacing for
-// a composed variant, as on the CPU. TF32 keeps 11 bits of its operands.
-TEST_P(CudaOpCases, AsGoodAsTheCpu) {
-  const OpCase& c = GetParam();
+// The error rule's floor on a GPU is half the format's spacing; the whole spacing for a composed variant, as
+// on the CPU. TF32 keeps 11 bits of its operands. fp64 has no wider reference: long sums run in another
+// order, and an angle of rope is a position times a power whose last bit may differ, so far positions lose
+// digits (1.6e-12 seen).
+double cuda_floor(DType dtype, const std::string& variant) {
   const std::map<DType, double> spacing = {
       {DType::f64, 0x1p-52}, {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
-  RankContext cpu(on(Device::cpu(), 2));
-  choose_definitions(cpu.variants());
+  const bool coarse = variant.ends_with("_tf32");
+  const double ulp = coarse ? 0x1p-10 : spacing.at(dtype);
+  if (dtype == DType::f64) return 65536 * ulp;
+  return ulp / (variant == "composed" || coarse ? 1 : 2);
+}
+
+TEST_P(CudaOpCases, AsGoodAsTheCpu) {
+  const OpCase& c = GetParam();
+  DefinitionRuns definition(c);
   on_every_variant([&](const std::string& variant, DType dtype) {
     RankContext gpu(on_cuda(Device::cuda(), c, variant));
-    const CaseData data = draw_case(c, dtype, kSeed);
-    const CaseResult reference = run_case(cpu, c, data, DType::f64), low = run_case(cpu, c, data, dtype);
-    const CaseResult cuda = run_case(gpu, c, data, dtype);
-    const bool coarse = variant.ends_with("_tf32");
-    const double ulp = coarse ? 0x1p-10 : spacing.at(dtype);
-    // fp64 has no wider reference: long sums run in another order, and an angle of rope is a position times a
-    // power whose last bit may differ, so far positions lose digits (1.6e-12 seen).
-    const double floor = dtype == DType::f64 ? 65536 * ulp : ulp / (variant == "composed" || coarse ? 1 : 2);
-    EXPECT_LE(relative_error(cuda.y, reference.y), 2 * relative_error(low.y, reference.y) + floor);
-    for (std::size_t i = 0; i < cuda.grads.size(); ++i) {
-      EXPECT_LE(relative_error(cuda.grads[i], reference.grads[i]),
-                2 * relative_error(low.grads[i], reference.grads[i]) + floor)
-          << " d" << c.inputs[i].name;
-    }
+    const DefinitionRun& known = definition.in(dtype);
+    expect_as_good(c, run_case(gpu, c, known.data, dtype), known, cuda_floor(dtype, variant));
   });
 }
 

@@ -1,5 +1,5 @@
-// The ops of the update: square_sum, judge_step, adamw, sgd, accumulate_loss. Against formulas written out
-// here.
+// The ops of the update: square_sum, finish_step_scalars, adamw, sgd, accumulate_loss. Against formulas
+// written out here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -155,14 +155,14 @@ TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
   s.attempt = 1;
   s.square_sum = 25;
   set(s);
-  judge_step(*ctx, scalars, 2, 0.9, 0.99);
+  finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99});
   s = record();
   EXPECT_EQ(s.grad_norm, 5);
   EXPECT_EQ(s.clip, 0.4);
   EXPECT_EQ(s.step, 1);
-  EXPECT_EQ(s.beta1_power, 0.9);
-  EXPECT_EQ(s.beta2_power, 0.99);
-  judge_step(*ctx, scalars, 0, 0.9, 0.99);  // no clipping
+  EXPECT_EQ(s.rate1_power, 0.9);
+  EXPECT_EQ(s.rate2_power, 0.99);
+  finish_step_scalars(*ctx, scalars, 0, {0.9, 0.99});  // no clipping
   EXPECT_EQ(record().clip, 1);
   EXPECT_EQ(record().step, 2);
 
@@ -172,16 +172,16 @@ TEST_P(UpdateOps, JudgeClipsCountsAndRefuses) {
       s.attempt = 7;
       (in_loss ? s.loss : s.square_sum) = bad;
       set(s);
-      judge_step(*ctx, scalars, 1, 0.9, 0.99);
+      finish_step_scalars(*ctx, scalars, 1, {0.9, 0.99});
       EXPECT_EQ(record().bad_attempt, 7);
       EXPECT_EQ(record().step, 0);
-      EXPECT_EQ(record().beta1_power, 1);
+      EXPECT_EQ(record().rate1_power, 1);
       s = record();
       s.attempt = 8;
       s.loss = s.square_sum = 1;
       set(s);
-      judge_step(*ctx, scalars, 1, 0.9, 0.99);
-      EXPECT_EQ(record().bad_attempt, 7) << "a verdict must stick";
+      finish_step_scalars(*ctx, scalars, 1, {0.9, 0.99});
+      EXPECT_EQ(record().bad_attempt, 7) << "once bad, always bad";
       EXPECT_EQ(record().step, 0);
     }
   }
@@ -193,7 +193,7 @@ TEST_P(UpdateOps, JudgeFollowsTheLossScale) {
   s.loss_scale = 8;
   s.square_sum = 64 * 25;  // of gradients 8 times too large
   set(s);
-  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99}, 2);
   s = record();
   EXPECT_EQ(s.grad_norm, 5);
   EXPECT_EQ(s.clip, 0.4);
@@ -201,7 +201,7 @@ TEST_P(UpdateOps, JudgeFollowsTheLossScale) {
   EXPECT_EQ(s.grad_factor(), 0.05);
   EXPECT_EQ(s.good_steps, 1);
   EXPECT_EQ(s.loss_scale, 8);
-  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);  // the second good one
+  finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99}, 2);  // the second good one
   EXPECT_EQ(record().loss_scale, 16);
   EXPECT_EQ(record().unscale, 0.125) << "these gradients were made at 8";
   EXPECT_EQ(record().good_steps, 0);
@@ -212,7 +212,7 @@ TEST_P(UpdateOps, JudgeFollowsTheLossScale) {
     s.loss_scale = scale;
     s.square_sum = INFINITY;
     set(s);
-    judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+    finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99}, 2);
     EXPECT_EQ(record().skip, 1);
     EXPECT_FALSE(record().updates());
     EXPECT_EQ(record().bad_attempt, 0);
@@ -223,7 +223,7 @@ TEST_P(UpdateOps, JudgeFollowsTheLossScale) {
   s = record();
   s.square_sum = 1;
   set(s);
-  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99}, 2);
   EXPECT_EQ(record().skip, 0) << "the next step is judged by itself";
   EXPECT_EQ(record().step, 3);
   s = record();
@@ -231,14 +231,14 @@ TEST_P(UpdateOps, JudgeFollowsTheLossScale) {
   s.loss_scale = 1;
   s.square_sum = std::nan("");
   set(s);
-  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99}, 2);
   EXPECT_EQ(record().bad_attempt, 9) << "nothing is smaller than 1";
   s = StepScalars();
   s.attempt = 4;
   s.loss_scale = 8;
   s.loss = std::nan("");
   set(s);
-  judge_step(*ctx, scalars, 2, 0.9, 0.99, 2);
+  finish_step_scalars(*ctx, scalars, 2, {0.9, 0.99}, 2);
   EXPECT_EQ(record().bad_attempt, 4) << "the loss is not scaled";
   EXPECT_EQ(record().loss_scale, 8);
 }
@@ -247,7 +247,7 @@ TEST_P(UpdateOps, TheScaleGrowsNoFurtherThanADouble) {
   StepScalars s;
   s.loss_scale = 0x1p1023;
   set(s);
-  judge_step(*ctx, scalars, 0, 0.9, 0.99, 1);
+  finish_step_scalars(*ctx, scalars, 0, {0.9, 0.99}, 1);
   EXPECT_EQ(record().loss_scale, 0x1p1023);
 }
 
@@ -283,8 +283,8 @@ TEST_P(UpdateOps, AdamWFollowsItsFormula) {
       s.lr = lr;
       s.clip = clip;
       s.step = t;
-      s.beta1_power = std::pow(b1, t);
-      s.beta2_power = std::pow(b2, t);
+      s.rate1_power = std::pow(b1, t);
+      s.rate2_power = std::pow(b2, t);
       set(s);
       adamw(*ctx, {w, none, grad, m, v}, scalars, b1, b2, eps, decay, variant);
       for (int64_t i = 0; i < n; ++i) {
@@ -317,8 +317,8 @@ TEST_P(UpdateOps, SplitWeightsAreTheFp32OnesBitForBit) {
       StepScalars s;
       s.lr = 1e-2;
       s.step = t;
-      s.beta1_power = std::pow(0.9, t);
-      s.beta2_power = std::pow(0.999, t);
+      s.rate1_power = std::pow(0.9, t);
+      s.rate2_power = std::pow(0.999, t);
       set(s);
       const Tensor grad = upload(normals(n, t % 2 ? "a" : "b"));
       adamw(*ctx, {w, none, grad, m1, v1}, scalars, 0.9, 0.999, 1e-8, 0.01, variant);
@@ -348,8 +348,8 @@ TEST_P(UpdateOps, NarrowMomentsAreRoundedAfterEveryStep) {
       s.lr = 0.02;
       s.clip = 0.5;
       s.unscale = 0.25;
-      s.beta1_power = std::pow(0.9, t);
-      s.beta2_power = std::pow(0.95, t);
+      s.rate1_power = std::pow(0.9, t);
+      s.rate2_power = std::pow(0.95, t);
       set(s);
       adamw(*ctx, {w, none, grad, m, v}, scalars, 0.9, 0.95, 1e-8, 0.1, variant);
       const AdamWStep<float> step(
@@ -412,7 +412,7 @@ TEST_P(UpdateOps, SgdFollowsItsFormulaAndSplitWeightsAreTheFp32Ones) {
     s.bad_attempt = 1;
     set(s);
     sgd(*ctx, w, none, grad, b1, scalars, momentum, 0.1);
-    EXPECT_EQ(read<float>(w), got) << "a bad verdict writes nothing";
+    EXPECT_EQ(read<float>(w), got) << "a step that is not finite writes nothing";
   }
 }
 
@@ -432,8 +432,8 @@ TEST_P(UpdateOps, AdamWOverARangeIsAdamWOnEachParameter) {
     s.lr = 0.01;
     s.clip = 0.7;
     s.step = 1;
-    s.beta1_power = 0.9;
-    s.beta2_power = 0.999;
+    s.rate1_power = 0.9;
+    s.rate2_power = 0.999;
     set(s);
     adamw_range(*ctx, {w, none, grad, m1, v1}, scalars, 0.9, 0.999, 1e-8, table, variant);
     int64_t at = 0;
@@ -448,7 +448,7 @@ TEST_P(UpdateOps, AdamWOverARangeIsAdamWOnEachParameter) {
   });
 }
 
-TEST_P(UpdateOps, ABadVerdictWritesNothing) {
+TEST_P(UpdateOps, ANonFiniteStepWritesNothing) {
   on_every_variant([&](const char* variant) {
     const auto w0 = normals(100, "w");
     const Tensor w = upload(w0), g = upload(normals(100, "g")), m = ctx->zeros({100}, DType::f32),

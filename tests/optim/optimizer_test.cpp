@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/step_scalars/step_scalars.h"
-#include "optim/adamw_optimizer.h"
-#include "optim/sgd_optimizer.h"
+#include "optim/optimizers.h"
 
 namespace kiln {
 namespace {
@@ -33,8 +32,8 @@ struct Model {
     StepScalars s;
     s.lr = 0.1;
     s.step = 1;
-    s.beta1_power = 0.9;
-    s.beta2_power = 0.999;
+    s.rate1_power = 0.9;
+    s.rate2_power = 0.999;
     ctx.upload(scalars, &s);
   }
   std::vector<float> value(int i) const {
@@ -76,10 +75,40 @@ TEST(Optimizers, SgdMovesWhatIsTrainable) {
     const std::vector<float> frozen = model.value(2), before = model.value(4);
     const float gradient = model.params[4]->grad.data<float>()[3];
     SgdOptimizer optimizer(ctx, model.store.spans(), {.momentum = momentum, .decay = 0.01});
-    EXPECT_EQ(optimizer.momentum().defined(), momentum != 0);
+    EXPECT_EQ(optimizer.state("momentum").defined(), momentum != 0);
     optimizer.step(ctx, model.scalars);
     EXPECT_EQ(model.value(2), frozen);
     EXPECT_NEAR(model.value(4)[3], before[3] - 0.1f * (gradient + 0.01f * before[3]), 1e-6);
+  }
+}
+
+TEST(Optimizers, AreMadeByNameAndNameTheirState) {
+  RankContext ctx;
+  Model model(ctx);
+  int64_t elements = 0;
+  for (const ParamSpan& s : model.store.spans()) elements += s.value.numel();
+  const auto states_of = [&](const OptimizerOptions& options) {
+    const auto optimizer = make_optimizer(options, ctx, model.store.spans());
+    std::vector<std::string_view> names;
+    for (const OptimizerState& s : optimizer->state()) {
+      names.push_back(s.name);
+      EXPECT_EQ(s.values.numel(), elements) << s.name;
+    }
+    return names;
+  };
+  using Names = std::vector<std::string_view>;
+  EXPECT_EQ(optimizer_names(), (Names{"adamw", "sgd"}));
+  EXPECT_EQ(states_of({}), (Names{"m", "v"}));
+  EXPECT_EQ(states_of({.name = "sgd", .adamw = {}, .sgd = {.momentum = 0}}), Names());
+  EXPECT_EQ(states_of({.name = "sgd"}), Names{"momentum"});
+  EXPECT_FALSE(make_optimizer({}, ctx, model.store.spans())->state("momentum").defined());
+  try {
+    check_optimizer("adam");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_EQ(cat(e.what(), " | ", e.hint()),
+              "--optimizer is 'adam'; expected one of: adamw, sgd | did you mean 'adamw'?");
   }
 }
 

@@ -35,6 +35,19 @@ TEST(LrSchedule, WithoutADecayThePeakIsKept) {
   EXPECT_DOUBLE_EQ(s.at(1000), 1.0);
 }
 
+TEST(LrSchedule, OtherWaysDownAreRowsOfTheTable) {
+  EXPECT_EQ(schedule_names(), (std::vector<std::string_view>{"cosine", "linear", "constant"}));
+  const LrSchedule line{.peak = 1e-3, .floor = 1e-4, .warmup = 10, .decay_end = 110, .shape = "linear"};
+  EXPECT_DOUBLE_EQ(line.at(5), 5e-4);
+  EXPECT_DOUBLE_EQ(line.at(35), 1e-4 + 9e-4 * 0.75);
+  EXPECT_DOUBLE_EQ(line.at(110), 1e-4);
+  EXPECT_DOUBLE_EQ(line.at(1000), 1e-4);
+  const LrSchedule flat{.peak = 1e-3, .floor = 1e-4, .warmup = 10, .decay_end = 110, .shape = "constant"};
+  EXPECT_DOUBLE_EQ(flat.at(5), 5e-4);
+  for (const int64_t step : {10, 60, 110, 1000}) EXPECT_DOUBLE_EQ(flat.at(step), 1e-3);
+  EXPECT_THROW(check_schedule({.shape = "cosin"}), Error);
+}
+
 TEST(LrSchedule, RefusesNumbersThatCannotBe) {
   EXPECT_NO_THROW(check_schedule({1e-3, 1e-3, 0, 0}));
   EXPECT_THROW(check_schedule({0, 0, 0, 10}), Error);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "base/json.h"
+
 namespace kiln {
 namespace {
 
@@ -41,19 +43,19 @@ TEST(BucketSize, CostOfAModelledLinkIsTheRings) {
 
 TEST(BucketSize, StoredRowsOfTheSameRanksAreFitted) {
   const auto row = [](const char* transport, int ranks, double bytes, double ms) {
-    return nlohmann::json{{"command", "bench allreduce"},
-                          {"gate", "passed"},
-                          {"transport", transport},
-                          {"device", "cpu"},
-                          {"ranks", ranks},
-                          {"algorithm", "direct"},
-                          {"link", "local"},
-                          {"bytes", bytes},
-                          {"p50_ms", ms}};
+    return Json{{"command", "bench allreduce"},
+                {"gate", "passed"},
+                {"transport", transport},
+                {"device", "cpu"},
+                {"ranks", ranks},
+                {"algorithm", "direct"},
+                {"link", "local"},
+                {"bytes", bytes},
+                {"p50_ms", ms}};
   };
   // 1 ms a call and 1 GB/s.
-  std::vector<nlohmann::json> rows = {row("threads", 2, 1e6, 2), row("threads", 2, 1e7, 11),
-                                      row("threads", 4, 1e6, 50), row("mpi", 2, 1e6, 70)};
+  std::vector<Json> rows = {row("threads", 2, 1e6, 2), row("threads", 2, 1e7, 11), row("threads", 4, 1e6, 50),
+                            row("mpi", 2, 1e6, 70)};
   const auto fit = stored_link(rows, "threads", "cpu", 2);
   ASSERT_TRUE(fit);
   EXPECT_NEAR(fit->alpha, 1e-3, 1e-9);

@@ -48,7 +48,7 @@ TEST(GatherLedger, SumsShareTheLink) {
   EXPECT_NEAR(r.uses[1].slack(), 5, 1e-6);
   EXPECT_NEAR(r.end, 50, 1e-6);
   EXPECT_NEAR(r.exposed, 20, 1e-6);
-  // Nothing beside anything: 10 + 15 + 10, twice.
+  // No overlap: 10 + 15 + 10, twice.
   EXPECT_NEAR(replay_gathers(w, 0, 2, seconds()).end, 70, 1e-6);
 }
 

@@ -21,7 +21,7 @@ TracedOp op(const char* name, double begin_us, double end_us, StepPhase phase = 
   return {name, "fused", "layers.0", phase, false, false, {}, begin_us, end_us};
 }
 
-// Two steps: the host is ahead of the GPU, and a batch crosses beside the first.
+// Two steps: the host is ahead of the GPU, and a batch is copied during the first.
 StepRecords two_steps() {
   StepRecords r;
   r.zero_ns = kZero;
@@ -51,9 +51,9 @@ TEST(KernelAttribution, RecordsGoToTheStepThatAskedForThem) {
   EXPECT_EQ(main_stream(r.kernels), 7U);
   const std::vector<StepKernels> steps = by_step(r);
   ASSERT_EQ(steps.size(), 2U);
-  EXPECT_EQ(steps[0].kernels.size(), 5U);  // the stray one was called for by nobody
+  EXPECT_EQ(steps[0].kernels.size(), 5U);  // the stray one has no launch
   EXPECT_EQ(steps[1].kernels.size(), 4U);
-  EXPECT_EQ(steps[0].end_ns, kZero + 66000);  // the copy beside it ends later
+  EXPECT_EQ(steps[0].end_ns, kZero + 66000);  // the concurrent copy ends later
   EXPECT_EQ(steps[0].calls.size(), 5U);       // launches, copies and fills, not events
   EXPECT_NEAR(steps[0].calls[0].begin_us, 2, 1e-9);
 }
@@ -98,7 +98,7 @@ TEST(KernelAttribution, AReplayedStepIsLaidBesideALaunchedOne) {
   const std::vector<int> expected = {0, 0, 1, 1};
   EXPECT_EQ(replayed[0].ops, expected);
 
-  graph.kernels[1].name = "another";  // what is not in the order belongs to nobody, the rest stays
+  graph.kernels[1].name = "another";  // what is not in the order belongs to no op, the rest stays
   replayed = by_step(graph);
   attribute_replayed(replayed[0], order, 3);
   const std::vector<int> partly = {0, -1, 1, 1};
@@ -128,7 +128,7 @@ TEST(KernelAttribution, AlignsTheLongestCommonSequence) {
   EXPECT_TRUE(align(Names{"a"}, Names{}).empty());
 }
 
-TEST(KernelAttribution, GroupsAreTheOpsAndProductsTheLibrarys) {
+TEST(KernelAttribution, GroupsAreTheOpsAndMatmulsTheLibrarys) {
   const TracedOp loss = op("linear_cross_entropy", 0, 1), softmax = op("masked_softmax", 0, 1),
                  cast = op("cast", 0, 1), product = op("batched_matmul", 0, 1),
                  attention = op("attention", 0, 1);

@@ -1,4 +1,4 @@
-#include "perf/kernel_name.h"
+#include "perf/trace/kernel_name.h"
 
 #include <gtest/gtest.h>
 

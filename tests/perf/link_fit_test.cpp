@@ -21,7 +21,7 @@ TEST(LinkFit, FindsLatencyAndBandwidth) {
   EXPECT_FALSE(f->latency_bound(2e5));
   EXPECT_NEAR(f->bus_bandwidth(4), 7.5e9, 1e5);  // 2 (N-1)/N of the tensor crosses each wire
   EXPECT_NEAR(f->step_latency(4), 20e-6 / 6, 1e-9);
-  EXPECT_EQ(f->verdict(), "latency-bound below 97.66 KiB, bandwidth-bound above");
+  EXPECT_EQ(f->bound_by(), "latency-bound below 97.66 KiB, bandwidth-bound above");
 }
 
 TEST(LinkFit, NoiseOfTheLargeSizesDoesNotDecideTheLatency) {
@@ -34,9 +34,9 @@ TEST(LinkFit, NoiseOfTheLargeSizesDoesNotDecideTheLatency) {
 TEST(LinkFit, NeitherIsNegative) {
   const std::vector<Point> falling = {{1e3, 2e-3}, {1e6, 1e-3}}, steep = {{1e6, 1e-3}, {1e7, 1e-1}};
   EXPECT_EQ(fit_link(falling)->beta, 0);
-  EXPECT_EQ(fit_link(falling)->verdict(), "latency-bound at every size measured");
+  EXPECT_EQ(fit_link(falling)->bound_by(), "latency-bound at every size measured");
   EXPECT_EQ(fit_link(steep)->alpha, 0);
-  EXPECT_EQ(fit_link(steep)->verdict(), "bandwidth-bound at every size measured");
+  EXPECT_EQ(fit_link(steep)->bound_by(), "bandwidth-bound at every size measured");
 }
 
 TEST(LinkFit, OneSizeTellsNothing) {

@@ -15,15 +15,15 @@ ModelConfig small() {
   return c;
 }
 
-// Products alone: 2 operations per weight and token forward, twice that backward, for every weight but the
+// Matmuls alone: 2 operations per weight and token forward, twice that backward, for every weight but the
 // embedding, which is looked up.
-TEST(ModelFlops, AreTheWeightsProductsAndAttentionAndLittleElse) {
+TEST(ModelFlops, AreTheWeightsMatmulsAndAttentionAndLittleElse) {
   const ModelConfig c = small();
   const double B = 2, T = 128, tokens = B * T;
   const double weights = 3 * (4 * 64 * 64 + 3 * 64 * 192) + 512 * 64;
-  const double attention = 3 * 4.0 * B * T * (T + 1) / 2 * 64;  // causal: two products, half the square
+  const double attention = 3 * 4.0 * B * T * (T + 1) / 2 * 64;  // causal: two matmuls, half the square
   const StepFlops f = micro_step_flops(c, 2, 128);
-  // The two passes together: a fused head makes its gradient in the forward pass.
+  // The sum of the two passes: a fused head makes its gradient in the forward pass.
   EXPECT_GT(f.model(), 6 * weights * tokens + 3 * attention);
   EXPECT_LT(f.model(), 1.1 * (6 * weights * tokens + 3.5 * attention));
   EXPECT_EQ(f.recomputed, 0);

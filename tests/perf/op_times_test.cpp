@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "autograd/tape.h"
-#include "studies/op/pass_clock.h"
 #include "ops/op_list.h"
 #include "ops/swiglu/swiglu.h"
 #include "perf/timing/device_ceilings.h"
+#include "studies/op/pass_clock.h"
 
 namespace kiln {
 namespace {
@@ -48,7 +48,7 @@ TEST(OpTimes, MediansAreOfEachOp) {
 TEST(OpTimes, NamedOpsExist) {
   const std::vector<OpListing> ops = list_ops(Device::cpu());
   for (const char* name : {"linear", "batched_matmul", "attention", "masked_softmax", "adamw", "sgd",
-                           "square_sum", "judge_step", "accumulate_loss", "linear_cross_entropy"}) {
+                           "square_sum", "finish_step_scalars", "accumulate_loss", "linear_cross_entropy"}) {
     EXPECT_NO_THROW(find_op(ops, name));
     EXPECT_NE(class_of(name), OpClass::pointwise) << name;
   }
@@ -129,12 +129,12 @@ TEST(DeviceCeilings, AreMeasuredThroughTheOpsOfARun) {
 }
 
 TEST(BenchClock, SetsRotateWhereOneWouldStayInTheCache) {
-  EXPECT_EQ(cli::sets_to_rotate(1e9, 50e6), 1);
-  EXPECT_EQ(cli::sets_to_rotate(100e6, 50e6), 2);
-  EXPECT_EQ(cli::sets_to_rotate(10e6, 50e6), 20);
-  EXPECT_EQ(cli::sets_to_rotate(1, 50e6), 32);
-  EXPECT_EQ(cli::sets_to_rotate(0, 50e6), 1);
-  EXPECT_EQ(cli::sets_to_rotate(100e6, 0), 1);
+  EXPECT_EQ(sets_to_rotate(1e9, 50e6), 1);
+  EXPECT_EQ(sets_to_rotate(100e6, 50e6), 2);
+  EXPECT_EQ(sets_to_rotate(10e6, 50e6), 20);
+  EXPECT_EQ(sets_to_rotate(1, 50e6), 32);
+  EXPECT_EQ(sets_to_rotate(0, 50e6), 1);
+  EXPECT_EQ(sets_to_rotate(100e6, 0), 1);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "dist/strategy/strategies.h"
 #include "perf/comm/overlap_replay.h"
-#include "studies/step/synthetic_step.h"
 #include "perf/comm/zero_theory.h"
+#include "studies/step/synthetic_step.h"
 #include "support/gpu.h"
 #include "support/shuffled_ranks.h"
 #include "support/tiny_run.h"
@@ -47,7 +47,7 @@ Seen step_of(const std::string& strategy, double bucket_mb, const LinkModel& lin
         Shaker shake(round, ctx.rank());
         const auto made = make_strategy(strategy, {bucket_mb, DType::f32}, ctx, comm);
         auto& bucketed = dynamic_cast<BucketedStrategy&>(*made);
-        StepRun run(ctx, tiny_spec(), made.get());
+        SyntheticStep run(ctx, tiny_spec(), made.get());
         OverlapRecorder recorder(ctx, comm);
         bucketed.observe(&recorder);
         OverlapLedger ledger;
@@ -92,7 +92,7 @@ void expect_sound(const Seen& s, const LinkModel& link) {
   const OverlapTotals t = totals_of(l);
   EXPECT_LE(t.exposed, t.communication + 1e-3);
   EXPECT_LE(t.exposed, t.waited + 1e-3);
-  EXPECT_GT(t.exposed, 0);  // nobody can hide the sum of the norm
+  EXPECT_GT(t.exposed, 0);  // nothing can hide the sum of the norm
 }
 
 TEST(OverlapRecorder, EveryFormOfDdp) {
@@ -170,7 +170,7 @@ TEST(OverlapRecorder, ZeroSendsWhatItsVolumeSays) {
   }
 }
 
-// What the ledger foretells of another link and other buckets, and what comes of it there. How long things
+// What the ledger predicts for another link and other buckets, and what is measured there. How long things
 // take is for the reader; that no step is faster than its link, for the test.
 TEST(OverlapRecorder, WhatIfsThatAreTried) {
   const LinkModel link = {100e-6, 20e6};
@@ -198,7 +198,7 @@ TEST(OverlapRecorder, ComputeAloneTellsTheSameGradients) {
   OverlapLedger alone;
   run_thread_ranks(kWorld, one_thread_each(), [&](RankContext& ctx, Communicator& comm) {
     ComputeAlone strategy;
-    StepRun run(ctx, tiny_spec(), &strategy);
+    SyntheticStep run(ctx, tiny_spec(), &strategy);
     OverlapRecorder recorder(ctx, comm);
     strategy.observe(&recorder);
     recorder.begin_step();

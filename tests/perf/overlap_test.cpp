@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "dist/strategy/ddp.h"
 #include "studies/ranks/overlap_charts.h"
 #include "studies/ranks/overlap_tables.h"
@@ -81,7 +82,7 @@ TEST(Overlap, BucketsLeaveWhenTheirLastGradientIsThere) {
   EXPECT_NEAR(communication_alone(by_hand(), capped(3000), seconds_on(kLink, 2)), 80, 1e-6);
 }
 
-// One call under way at most on a link of 10 bytes a us: calls take 120, 220 and 120 us. Backward stands
+// One call in flight at most on a link of 10 bytes a us: calls take 120, 220 and 120 us. Backward stands
 // still from 200 to 270 for the first and is 70 late; its last gradient is ready at 370 and waits for the
 // second until 490.
 TEST(Overlap, AFullQueueHoldsBackwardUp) {
@@ -169,7 +170,7 @@ TEST(Overlap, LedgerTableSaysSlackOrExposed) {
   EXPECT_NEAR(json["hidden_share"].get<double>(), 0.7, 1e-9);
 }
 
-TEST(Overlap, PicturesShowWhatIsExposed) {
+TEST(Overlap, ChartsShowWhatIsExposed) {
   const std::vector<NamedLedger> pair = {{"ddp:naive", run(DdpStrategy::naive())},
                                          {"ddp:overlap", run(DdpStrategy::overlap())}};
   const std::string svg = overlap_svg(pair, "title", "below");
@@ -184,7 +185,7 @@ TEST(Overlap, PicturesShowWhatIsExposed) {
   EXPECT_NE(svg.find("exposed 30 us"), std::string::npos);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 
-  const auto trace = nlohmann::json::parse(overlap_trace(pair, "title"));
+  const auto trace = Json::parse(overlap_trace(pair, "title"));
   std::size_t exposed = 0, ready = 0;
   for (const auto& e : trace["traceEvents"]) {
     exposed += e.value("cat", "") == "exposed";

@@ -14,7 +14,7 @@ namespace {
 
 TEST(StepPhase, IsWhatTheRankIsAbout) {
   RankContext ctx;
-  EXPECT_EQ(phase_of(ctx), StepPhase::forward) << "nobody has said anything";
+  EXPECT_EQ(phase_of(ctx), StepPhase::forward) << "no phase was declared";
   const PhaseGuard update(ctx, Phase::update);
   EXPECT_EQ(phase_of(ctx), StepPhase::update);
   {
@@ -51,7 +51,7 @@ TEST(PhaseTimes, AddUpToTheStep) {
   PhaseTimes times(ctx);
   Sleeper sleeper;
   ctx.add_observer(&sleeper);
-  StepRun step(ctx, nano(StepMode::full, false));
+  SyntheticStep step(ctx, nano(StepMode::full, false));
   for (int i = 0; i < 2; ++i) {
     times.begin_step();
     step.run();
@@ -88,7 +88,7 @@ TEST(PhaseTimes, MicroStepsShareTheirPhases) {
     StepSpec spec = nano(StepMode::full, false);
     spec.model.recompute = recompute;
     spec.step.micro_steps = 3;
-    StepRun step(ctx, spec);
+    SyntheticStep step(ctx, spec);
     times.begin_step();
     step.run();
     EXPECT_GE(times.end_step()[1], 0.06) << "a nap in each of three backwards";
@@ -102,7 +102,7 @@ TEST(PhaseTimes, AForwardHasNoOtherPhase) {
   rank.threads = 1;
   RankContext ctx(rank);
   PhaseTimes times(ctx);
-  StepRun step(ctx, nano(StepMode::forward, false));
+  SyntheticStep step(ctx, nano(StepMode::forward, false));
   times.begin_step();
   step.run();
   const auto s = times.end_step();
@@ -111,14 +111,14 @@ TEST(PhaseTimes, AForwardHasNoOtherPhase) {
   EXPECT_EQ(s[2], 0);
 }
 
-// Marks inside a graph are passed by every replay, each time anew.
+// Marks inside a graph are passed by every replay.
 TEST(CudaPhaseTimes, ReplayedStepsHavePhases) {
   KILN_NEEDS_GPU();
   RankOptions rank;
   rank.device = Device::cuda();
   RankContext ctx(rank);
   PhaseTimes times(ctx);
-  StepRun step(ctx, nano(StepMode::full, true));
+  SyntheticStep step(ctx, nano(StepMode::full, true));
   for (int i = 0; i < 5; ++i) {
     times.begin_step();
     step.run();

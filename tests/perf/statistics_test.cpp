@@ -29,6 +29,13 @@ TEST(Statistics, TheIntervalOfAMean) {
   EXPECT_EQ(one.low, 7);
   EXPECT_EQ(one.high, 7);
   EXPECT_EQ(confidence_95({}).high, 0);
+  // Times: one outlier among a few must not make the interval begin before 0.
+  const std::vector<double> outlier = {1, 1, 1, 40};
+  EXPECT_LT(confidence_95(outlier).low, 0);
+  ASSERT_TRUE(interval_of_times(outlier));
+  EXPECT_EQ(interval_of_times(outlier)->low, 0);
+  EXPECT_EQ(interval_of_times(outlier)->high, confidence_95(outlier).high);
+  EXPECT_FALSE(interval_of_times(std::vector<double>{1, 2, 3})) << "too few to say";
   EXPECT_NEAR(variation(std::vector<double>{1, 2, 3, 4, 5}), std::sqrt(2.5) / 3, 1e-12);
   EXPECT_EQ(variation(std::vector<double>{4}), 0);
 }
@@ -89,35 +96,36 @@ TEST(Statistics, ManySamplesAndTiesUseTheNormalCurve) {
 }
 
 TEST(Statistics, AComparisonSaysWhetherToBelieveIt) {
-  using V = Comparison::Verdict;
+  using V = Comparison::Significance;
   std::vector<double> slow, fast, alike;
   for (int i = 0; i < 10; ++i) {
     slow.push_back(2.0 + 0.013 * i);
     fast.push_back(1.0 + 0.017 * i);
     alike.push_back(2.0 + 0.0131 * ((i * 7) % 10));
   }
-  EXPECT_EQ(compare(slow, fast).verdict, V::faster);
+  EXPECT_EQ(compare(slow, fast).significance, V::faster);
   EXPECT_NEAR(compare(slow, fast).ratio, 2.0585 / 1.0765, 1e-9);
-  EXPECT_EQ(compare(fast, slow).verdict, V::slower);
-  EXPECT_EQ(compare(slow, alike).verdict, V::same);
+  EXPECT_EQ(compare(fast, slow).significance, V::slower);
+  EXPECT_EQ(compare(slow, alike).significance, V::same);
   EXPECT_FALSE(compare(slow, alike).significant());
-  // One straggler moves a mean by a third and no verdict.
+  // One straggler moves a mean by a third and no conclusion.
   std::vector<double> tail = fast;
   tail.back() = 30;
-  EXPECT_EQ(compare(slow, tail).verdict, V::faster);
+  EXPECT_EQ(compare(slow, tail).significance, V::faster);
   // Three on each side settle nothing, however far apart: 1 order in 10 looks so by chance.
-  EXPECT_EQ(compare(std::vector<double>{9, 9.1, 9.2}, std::vector<double>{1, 1.1, 1.2}).verdict, V::too_few);
-  EXPECT_EQ(compare({}, fast).verdict, V::too_few);
+  EXPECT_EQ(compare(std::vector<double>{9, 9.1, 9.2}, std::vector<double>{1, 1.1, 1.2}).significance,
+            V::too_few);
+  EXPECT_EQ(compare({}, fast).significance, V::too_few);
   // One slow call against many fast ones: 2 / 49 of all orders are as clear.
   std::vector<double> many;
   for (int i = 0; i < 48; ++i) many.push_back(1 + 0.001 * i);
-  EXPECT_EQ(compare(std::vector<double>{300}, many).verdict, V::faster);
+  EXPECT_EQ(compare(std::vector<double>{300}, many).significance, V::faster);
   EXPECT_NEAR(compare(std::vector<double>{300}, many).p, 2.0 / 49, 1e-12);
-  EXPECT_EQ(compare(std::vector<double>{1.0205}, many).verdict, V::same);
+  EXPECT_EQ(compare(std::vector<double>{1.0205}, many).significance, V::same);
   EXPECT_EQ(str(compare(slow, fast)), "1.91x");
   EXPECT_EQ(str(compare(std::vector<double>{9, 9.1, 9.2}, std::vector<double>{1, 1.1, 1.2})),
             "8.27x (too few samples)");
-  EXPECT_NE(str(compare(slow, alike)).find("(same)"), std::string::npos);
+  EXPECT_NE(str(compare(slow, alike)).find("(same: p "), std::string::npos);
 }
 
 // All ways in which turns can fall, counted one by one.
@@ -166,32 +174,33 @@ TEST(Statistics, TheTestOfTurnsCountsTheirSides) {
 }
 
 TEST(Statistics, TurnsShowWhatDriftHides) {
-  using V = Comparison::Verdict;
+  using V = Comparison::Significance;
   std::vector<double> baseline, judged;  // 3 % faster, on a machine that becomes twice as slow
   for (int i = 0; i < 10; ++i) {
     baseline.push_back(10 + i * 1.1);
     judged.push_back(baseline.back() / (1.03 + 0.001 * ((i * 7) % 5)));
   }
-  EXPECT_EQ(compare(baseline, judged).verdict, V::same);
+  EXPECT_EQ(compare(baseline, judged).significance, V::same);
   const Comparison c = compare_turns(baseline, judged);
-  EXPECT_EQ(c.verdict, V::faster);
+  EXPECT_EQ(c.significance, V::faster);
   EXPECT_NEAR(c.ratio, 1.032, 1e-9);
   EXPECT_NEAR(c.p, 2.0 / 1024, 1e-12);
-  EXPECT_EQ(compare_turns(judged, baseline).verdict, V::slower);
-  EXPECT_EQ(compare_turns(baseline, baseline).verdict, V::same);
+  EXPECT_EQ(compare_turns(judged, baseline).significance, V::slower);
+  EXPECT_EQ(compare_turns(baseline, baseline).significance, V::same);
   // Five turns all to one side happen once in 16 by chance.
   const std::vector<double> five = {5, 6, 7, 8, 9}, half = {2.5, 3, 3.5, 4, 4.4};
-  EXPECT_EQ(compare_turns(five, half).verdict, V::too_few);
-  EXPECT_EQ(compare_turns({}, {}).verdict, V::too_few);
+  EXPECT_EQ(compare_turns(five, half).significance, V::too_few);
+  EXPECT_EQ(compare_turns({}, {}).significance, V::too_few);
   baseline.push_back(20);
   EXPECT_EQ(compare_turns(baseline, judged).p, compare(baseline, judged).p) << "these are no turns";
 }
 
 TEST(Statistics, NearOneTheDirectionIsSaid) {
-  using V = Comparison::Verdict;
+  using V = Comparison::Significance;
   EXPECT_EQ(str(Comparison{V::slower, 0.9972, 0.001}), "0.997x (slower)");
   EXPECT_EQ(str(Comparison{V::faster, 1.0031, 0.001}), "1.003x (faster)");
-  EXPECT_EQ(str(Comparison{V::same, 1.0004, 0.5}), "1.000x (same)");
+  EXPECT_EQ(str(Comparison{V::same, 1.0004, 0.5}), "1.000x (same: p 0.5)");
+  EXPECT_EQ(str(Comparison{V::same, 1.02, 0.001, 0.043}), "1.02x (same: noise is 4.3 %)");
   EXPECT_EQ(str(Comparison{V::slower, 0.75, 0.001}), "0.75x");
   EXPECT_EQ(str(Comparison{V::faster, 1.012, 0.001}), "1.01x");
 }

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "autograd/tape.h"
-#include "studies/profile/profile.h"
 #include "perf/trace/nvtx_ranges.h"
+#include "studies/profile/profile.h"
 #include "studies/step/synthetic_step.h"
 #include "train/presets.h"
 
@@ -33,7 +33,7 @@ RankOptions rank(const char* preset = "optimized") {
   return o;
 }
 
-TracedSteps traced(RankContext& ctx, StepRun& step, int steps = 2) {
+TracedSteps traced(RankContext& ctx, SyntheticStep& step, int steps = 2) {
   return trace_by_clock(ctx, {[&] { step.run(); }, [&] { step.finish(); }}, {.warmups = 1, .steps = steps});
 }
 
@@ -47,7 +47,7 @@ std::set<std::string> scopes(const Trace& t, StepPhase phase) {
 
 TEST(StepTracer, SeesEveryOpOnceWithItsPhaseAndScope) {
   RankContext ctx(rank());
-  StepRun step(ctx, little());
+  SyntheticStep step(ctx, little());
   const TracedSteps result = traced(ctx, step, 3);
   EXPECT_EQ(result.source, TraceSource::clock);
   ASSERT_EQ(result.steps.size(), 3U);
@@ -55,7 +55,7 @@ TEST(StepTracer, SeesEveryOpOnceWithItsPhaseAndScope) {
   EXPECT_EQ(result.traced.samples.size(), 3U);
   EXPECT_TRUE(ctx.observers().empty());
   const Trace& t = result.median();
-  EXPECT_EQ(t.ops.size(), cli::plan_step(little(), rank()).ops.size());
+  EXPECT_EQ(t.ops.size(), plan_step(little(), rank()).ops.size());
   ASSERT_EQ(t.spans.size(), t.ops.size());
   double before = t.begin_us;
   for (const TraceSpan& s : t.spans) {
@@ -78,11 +78,11 @@ TEST(StepTracer, SeesEveryOpOnceWithItsPhaseAndScope) {
 
 TEST(StepTracer, PhasesFollowTheTapeAndNotThePass) {
   StepSpec spec = little();
-  spec.precision = Precision::autocast;  // weights are cast for the products of backward too
+  spec.precision = Precision::autocast;  // weights are cast for the matmuls of backward too
   for (Recompute recompute : {Recompute::none, Recompute::block}) {
     spec.model.recompute = recompute;
     RankContext ctx(rank());
-    StepRun step(ctx, spec);
+    SyntheticStep step(ctx, spec);
     const Trace t = traced(ctx, step).median();
     int casts = 0, again = 0;
     for (const TracedOp& op : t.ops) {
@@ -98,7 +98,7 @@ TEST(StepTracer, PhasesFollowTheTapeAndNotThePass) {
 
 TEST(StepTracer, AttentionMadeOfOpsHasItsPartsNamed) {
   RankContext ctx(rank("baseline"));
-  StepRun step(ctx, little("baseline"));
+  SyntheticStep step(ctx, little("baseline"));
   const Trace t = traced(ctx, step).median();
   const auto parts = attention_parts(t, {{1e9, 1e9}});
   ASSERT_TRUE(parts);
@@ -118,8 +118,8 @@ TEST(StepTracer, ModelOperationsAreThoseOfTheUsualFormula) {
       spec.model.recompute = recompute;
       spec.step.micro_steps = 2;
       RankContext ctx(rank(preset));
-      StepRun step(ctx, spec);
-      const RangeRow all = ranges_of(traced(ctx, step).median(), {{1, 1}, 0}, cli::model_work(spec)).front();
+      SyntheticStep step(ctx, spec);
+      const RangeRow all = ranges_of(traced(ctx, step).median(), {{1, 1}, 0}, model_work(spec)).front();
       const double weights = 2 * (4 * 64 * 64 + 3 * 64 * 192) + 61 * 64, tokens = 2 * 2 * 11;
       EXPECT_NEAR(all.model_causal, (6 * weights + 6.0 * 2 * 64 * 11) * tokens, 1) << preset;
       EXPECT_NEAR(all.model_dense, (6 * weights + 12.0 * 2 * 64 * 11) * tokens, 1) << preset;
@@ -130,7 +130,7 @@ TEST(StepTracer, ModelOperationsAreThoseOfTheUsualFormula) {
 
 TEST(StepTracer, MemoryIsWhatTheAllocatorSays) {
   RankContext ctx(rank());
-  StepRun step(ctx, little());
+  SyntheticStep step(ctx, little());
   step.run();
   step.finish();
   OpTracer tracer(ctx);
@@ -153,7 +153,7 @@ TEST(StepTracer, MemoryIsWhatTheAllocatorSays) {
 // Marks on the CPU are the clock: the way of a GPU without CUPTI, run here.
 TEST(StepTracer, MarksAroundOpsGiveTheSameOps) {
   RankContext ctx(rank());
-  StepRun step(ctx, little());
+  SyntheticStep step(ctx, little());
   const TracedSteps result =
       trace_by_events(ctx, {[&] { step.run(); }, [&] { step.finish(); }}, {.warmups = 1, .steps = 2});
   EXPECT_EQ(result.source, TraceSource::events);
@@ -186,7 +186,7 @@ TEST(StepTracer, MemoryMovesToWhereItsOpRan) {
 
 TEST(StepTracer, SlowStepsAreTracedFewerTimes) {
   RankContext ctx(rank());
-  StepRun step(ctx, little());
+  SyntheticStep step(ctx, little());
   const TracedSteps result = trace_by_clock(ctx, {[&] { step.run(); }, [&] { step.finish(); }},
                                             {.warmups = 1, .steps = 1000, .max_seconds = 0});
   EXPECT_EQ(result.steps.size(), 1U);

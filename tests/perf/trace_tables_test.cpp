@@ -78,7 +78,7 @@ TEST(TraceTables, RangesHoldTheirOpsAndAddUpToTheStep) {
   EXPECT_NEAR(row(rows, "forward", "layers.*").ms, 2 * 2.8, 1e-9);
   EXPECT_NEAR(row(rows, "forward", "layers.*.attention.softmax").ms, 1.8, 1e-9);
   EXPECT_NEAR(row(rows, "backward", "layers.*.attention").ms, 2.5, 1e-9);
-  // Parents stand before what they hold.
+  // Parents are before what they hold.
   std::vector<std::string> order;
   for (const RangeRow& r : rows) order.push_back(r.phase + "/" + r.range);
   const std::vector<std::string> expected = {"step/",
@@ -121,7 +121,7 @@ TEST(TraceTables, ModelOperationsLeaveOutWhatRunsAgain) {
                       .op("batched_matmul", "x.scores", StepPhase::forward, 1, {5, 1})
                       .finish();
   const RangeRow all = ranges_of(t, kRates, model).front();
-  EXPECT_DOUBLE_EQ(all.model_causal, 10 + 100 + 3000 + 200 + 50);  // the head's products all ran in forward
+  EXPECT_DOUBLE_EQ(all.model_causal, 10 + 100 + 3000 + 200 + 50);  // the head's matmuls all ran in forward
   EXPECT_DOUBLE_EQ(all.model_dense, 10 + 200 + 3000 + 400 + 100);
   EXPECT_DOUBLE_EQ(all.cost.flops, 10 + 7 + 3000 + 10 + 17 + 2 + 5);
   EXPECT_DOUBLE_EQ(all.dense_flops, 10 + 7 * 1.5 + 3000 + 10 + 17 * 1.5 + 2 + 5);
@@ -153,13 +153,13 @@ TEST(TraceTables, KernelsAreTheSlowestFirstAndASpanThatChangesChangesThem) {
   EXPECT_NEAR(rows[0].ms, 2.3, 1e-9);
 }
 
-TEST(TraceTables, SharesOfProducts) {
+TEST(TraceTables, SharesOfMatmuls) {
   Trace t = two_layers();
   const MatmulShare forward = matmul_share(t, kForward, kRates);
   EXPECT_NEAR(forward.total_ms, 0.2 + 2 * 2.8 + 0.8, 1e-9);
   EXPECT_NEAR(forward.matmul_ms, 2 * 1.5 + 0.8, 1e-9);
   EXPECT_EQ(forward.attention_ms, 0);
-  EXPECT_NEAR(forward.at_the_floor, (2 * 17 + 1) / (2 * 19 + 2.0), 1e-9);  // 1 ms each, two products of 8
+  EXPECT_NEAR(forward.at_the_floor, (2 * 17 + 1) / (2 * 19 + 2.0), 1e-9);  // 1 ms each, two matmuls of 8
   const MatmulShare step = matmul_share(t, kWholeStep, kRates);
   EXPECT_NEAR(step.total_ms, 6.6 + 0.1 + 2.5 + 0.7, 1e-9);
   t.spans[3].group = KernelGroup::attention;
@@ -210,21 +210,21 @@ Trace gpu_step(double gap_us, double host_us) {
   return t;
 }
 
-TEST(TraceTables, TheVerdictIsLaunchBoundWhereTheHostSetsThePace) {
+TEST(TraceTables, IsLaunchBoundWhereTheHostSetsThePace) {
   Dispatch d = dispatch_of(gpu_step(1, 20));
   EXPECT_EQ(d.launches, 10);
   EXPECT_NEAR(d.busy_ms, 0.9, 1e-9);
   EXPECT_NEAR(d.idle_ms, 0.01, 1e-9);
   EXPECT_NEAR(d.mean_gap_us, 1, 1e-9);
   EXPECT_NEAR(d.plain.host_ms, 0.2, 1e-9);
-  EXPECT_EQ(d.verdict, Dispatch::Verdict::busy);
-  EXPECT_EQ(dispatch_of(gpu_step(110, 195)).verdict, Dispatch::Verdict::launch_bound);
-  EXPECT_EQ(dispatch_of(gpu_step(110, 20)).verdict, Dispatch::Verdict::waiting);
+  EXPECT_EQ(d.bound, Dispatch::Bound::busy);
+  EXPECT_EQ(dispatch_of(gpu_step(110, 195)).bound, Dispatch::Bound::launch_bound);
+  EXPECT_EQ(dispatch_of(gpu_step(110, 20)).bound, Dispatch::Bound::waiting);
   const Trace slowed = gpu_step(110, 20);  // by the tracer: 0.9 ms of kernels in 2 ms
-  EXPECT_EQ(dispatch_of(slowed, PlainStep{2, 1.99}).verdict, Dispatch::Verdict::launch_bound);  // as measured
-  EXPECT_EQ(dispatch_of(slowed, PlainStep{1.2, 1.19}).verdict, Dispatch::Verdict::launch_bound);
-  EXPECT_EQ(dispatch_of(slowed, PlainStep{1.2, 0.5}).verdict, Dispatch::Verdict::waiting);
-  EXPECT_EQ(dispatch_of(slowed, PlainStep{0.95, 0.94}).verdict, Dispatch::Verdict::busy);
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{2, 1.99}).bound, Dispatch::Bound::launch_bound);  // as measured
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{1.2, 1.19}).bound, Dispatch::Bound::launch_bound);
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{1.2, 0.5}).bound, Dispatch::Bound::waiting);
+  EXPECT_EQ(dispatch_of(slowed, PlainStep{0.95, 0.94}).bound, Dispatch::Bound::busy);
   EXPECT_NEAR(dispatch_of(slowed, PlainStep{1.2, 0.6}).idle_share(), 0.25, 1e-9);
   EXPECT_NEAR(dispatch_of(slowed, PlainStep{1.2, 0.6}).host_share(), 0.5, 1e-9);
 }
@@ -274,7 +274,7 @@ TEST(TraceTables, NamedOpsExist) {
                            "row_mean",
                            "weighted_sum",
                            "square_sum",
-                           "judge_step",
+                           "finish_step_scalars",
                            "loss_gradient",
                            "accumulate_loss",
                            "cast",

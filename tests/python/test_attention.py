@@ -279,7 +279,7 @@ class AttentionOnGpu(AttentionOnCpu):
         with self.assertRaisesRegex(kiln.BadArgument, "cu_queries has 3 entries, cu_keys 2"):
             kiln.attention_varlen(rows, rows, rows, torch.cat([on_gpu, on_gpu[1:]]), on_gpu, 8, 8)
 
-    def varied(self, dtype):
+    def varlen(self, dtype):
         """Sequences of 5, 0, 33, 101 and 1 queries beside other numbers of keys, none in one place."""
         cu_q, cu_k = [0, 5, 5, 38, 139, 140], [0, 5, 12, 52, 52, 300]
         q = self.normal(140, 4, 64, dtype=dtype).requires_grad_()
@@ -291,7 +291,7 @@ class AttentionOnGpu(AttentionOnCpu):
         for dtype in (torch.bfloat16, torch.float16, torch.float32):
             for causal in (True, False):
                 with self.subTest(dtype=dtype, causal=causal):
-                    t, (cu_q, cu_k), on_gpu = self.varied(dtype)
+                    t, (cu_q, cu_k), on_gpu = self.varlen(dtype)
                     dout = torch.randn_like(t[0])
 
                     def run():
@@ -321,7 +321,7 @@ class AttentionOnGpu(AttentionOnCpu):
                             self.compare(g[None, s], e, p, f"{name} of sequence {b}")
 
     def test_offsets_that_change_in_a_captured_graph(self):
-        t, _, on_gpu = self.varied(torch.bfloat16)
+        t, _, on_gpu = self.varlen(torch.bfloat16)
         dout = torch.randn_like(t[0])
 
         def step():

@@ -1,8 +1,9 @@
 // Charts: what they show comes from their points and rows.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <cmath>
 
+#include "base/json.h"
 #include "report/charts/grouped_bars.h"
 #include "report/charts/line_chart.h"
 #include "studies/step/step_charts.h"
@@ -10,8 +11,6 @@
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
 
 std::size_t count(const std::string& text, std::string_view part) {
   std::size_t n = 0;
@@ -87,14 +86,14 @@ TEST(GroupedBars, HeightsFollowTheValues) {
     return std::stod(text.substr(from + 8));
   };
   EXPECT_NEAR(height(svg, ">4.00x<"), 2 * height(svg, ">2.00x<"), 0.2);
-  chart.groups[0].bars[1].predicted = 0;
+  chart.groups[0].bars[1].marker = 0;
   EXPECT_FALSE(has(grouped_bars_svg(chart), ">predicted<"));
   chart.groups.clear();
   EXPECT_TRUE(has(grouped_bars_svg(chart), "</svg>"));
 }
 
-json row(const char* size, double params, const char* dtype, int ctx, double ms) {
-  json samples = json::array();
+Json row(const char* size, double params, const char* dtype, int ctx, double ms) {
+  Json samples = Json::array();
   for (int i = 0; i < 6; ++i) samples.push_back(ms * (1 + 0.001 * i));
   return {{"gate", "passed"},     {"size", size},          {"params", params},
           {"mode", "full"},       {"dtype", dtype},        {"batch", 4},
@@ -104,12 +103,12 @@ json row(const char* size, double params, const char* dtype, int ctx, double ms)
 }
 
 TEST(StepCharts, OneForEachThingThatRowsDifferIn) {
-  std::vector<json> rows;
+  std::vector<Json> rows;
   for (const int ctx : {128, 256, 512}) {
     rows.push_back(row("small", 1e8, "fp32", ctx, ctx));
     rows.push_back(row("medium", 4e8, "fp32", ctx, 3.0 * ctx));
   }
-  std::vector<NamedPicture> charts = step_charts(rows);
+  std::vector<NamedChart> charts = step_charts(rows);
   ASSERT_EQ(charts.size(), 2U);
   EXPECT_EQ(charts[0].name, "time-over-ctx");
   EXPECT_TRUE(has(charts[0].svg, ">small: x^1.00<"));
@@ -127,7 +126,7 @@ TEST(StepCharts, OneForEachThingThatRowsDifferIn) {
   EXPECT_FALSE(has(step_charts(rows).at(2).svg, ">4.00x<")) << "it follows the rows";
   rows[0]["p50_ms"] = 500;
   EXPECT_FALSE(has(step_charts(rows).at(0).svg, ">small: x^1.00<"));
-  EXPECT_TRUE(step_charts(std::vector<json>{rows[0]}).empty());
+  EXPECT_TRUE(step_charts(std::vector<Json>{rows[0]}).empty());
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The fields that Perfetto and chrome://tracing read, and that spans of a lane lie inside or beside each
-// other.
+// The fields that Perfetto and chrome://tracing read, and that spans of a lane are nested or disjoint.
 #include "report/export/chrome_trace.h"
 
 #include <gtest/gtest.h>
@@ -7,20 +6,19 @@
 #include <map>
 #include <set>
 
+#include "base/json.h"
 #include "report/export/step_timeline.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-
 // What the format asks of a file. Returns the names of the lanes.
-std::set<std::string> check_schema(const json& page) {
+std::set<std::string> check_schema(const Json& page) {
   std::set<std::string> lanes;
   EXPECT_TRUE(page.at("traceEvents").is_array());
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> spans;
-  for (const json& e : page.at("traceEvents")) {
-    const std::string ph = e.at("ph");
+  for (const Json& e : page.at("traceEvents")) {
+    const std::string ph = e.at("ph").text();
     EXPECT_TRUE(e.at("pid").is_number_integer());
     EXPECT_TRUE(e.at("tid").is_number_integer());
     EXPECT_TRUE(e.at("name").is_string());
@@ -28,11 +26,12 @@ std::set<std::string> check_schema(const json& page) {
     EXPECT_GE(e.at("ts").get<double>(), 0);
     if (ph == "X") {
       EXPECT_GE(e.at("dur").get<double>(), 0);
-      spans[{e["pid"], e["tid"]}].push_back({e["ts"], e["ts"].get<double>() + e["dur"].get<double>()});
+      spans[{e["pid"].get<int>(), e["tid"].get<int>()}].push_back(
+          {e["ts"].get<double>(), e["ts"].get<double>() + e["dur"].get<double>()});
     } else if (ph == "C") {
       EXPECT_TRUE(e.at("args").at("bytes").is_number());
     } else if (ph == "M") {
-      if (e["name"] == "thread_name") lanes.insert(e.at("args").at("name"));
+      if (e["name"] == "thread_name") lanes.insert(e.at("args").at("name").text());
     } else {
       ADD_FAILURE() << "an event of kind " << ph;
     }
@@ -57,11 +56,11 @@ TEST(ChromeTrace, EventsHaveTheFieldsThatAreRead) {
   trace.add_span(first, "inner", "op", 1e6 + 2, 3, {{"flops", 12}});
   trace.add_span(second, "k", "matmul", 1e6 + 4, 2.5);
   trace.add_counter("memory", 1e6 + 1, 4096);
-  const json page = json::parse(trace.str());
+  const Json page = Json::parse(trace.str());
   const std::set<std::string> lanes = check_schema(page);
   EXPECT_EQ(lanes, (std::set<std::string>{"CPU", "GPU"}));
   int found = 0;
-  for (const json& e : page["traceEvents"]) {
+  for (const Json& e : page["traceEvents"]) {
     EXPECT_EQ(e["pid"], 3);
     if (e["name"] == "inner") {
       ++found;
@@ -81,11 +80,11 @@ TEST(ChromeTrace, WhatOverlapsGoesToALaneOfItsOwn) {
   trace.add_span(gpu, "a", "", 0, 10);
   trace.add_span(gpu, "b", "", 5, 10);
   trace.add_span(gpu, "c", "", 20, 1);
-  const json page = json::parse(trace.str());
+  const Json page = Json::parse(trace.str());
   EXPECT_EQ(check_schema(page), (std::set<std::string>{"GPU", "GPU (beside)"}));
 }
 
-TEST(ChromeTrace, AnEmptyOneIsStillAFile) { check_schema(json::parse(ChromeTrace("t").str())); }
+TEST(ChromeTrace, AnEmptyOneIsStillAFile) { check_schema(Json::parse(ChromeTrace("t").str())); }
 
 Trace step_on_cpu() {
   Trace t;
@@ -103,18 +102,18 @@ Trace step_on_cpu() {
   return t;
 }
 
-int count(const json& page, const char* name) {
+int count(const Json& page, const char* name) {
   int found = 0;
-  for (const json& e : page["traceEvents"]) found += e["name"] == name ? 1 : 0;
+  for (const Json& e : page["traceEvents"]) found += e["name"] == name ? 1 : 0;
   return found;
 }
 
-// A range that holds one op covers the same time, and stands above it.
+// A range that holds one op covers the same time, and is above it.
 TEST(StepTimeline, RangesStandAboveTheirOps) {
-  const json page = json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
+  const Json page = Json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
   std::vector<std::string> order;
-  for (const json& e : page["traceEvents"]) {
-    if (e["ph"] == "X") order.push_back(e["name"]);
+  for (const Json& e : page["traceEvents"]) {
+    if (e["ph"] == "X") order.push_back(e["name"].text());
   }
   const std::vector<std::string> begin = {"step 1",        "forward",         "layers.0", "attention",
                                           "linear packed", "attention flash", "mlp",      "swiglu fused"};
@@ -123,7 +122,7 @@ TEST(StepTimeline, RangesStandAboveTheirOps) {
 }
 
 TEST(StepTimeline, HasAllLanesRangesAndTheMemory) {
-  const json page = json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
+  const Json page = Json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
   const std::set<std::string> lanes = check_schema(page);
   for (const char* lane : {"CPU", "GPU", "copy", "communication"}) EXPECT_TRUE(lanes.count(lane)) << lane;
   for (const char* range : {"step 1", "forward", "backward", "optimizer", "linear packed"})
@@ -145,13 +144,13 @@ TEST(StepTimeline, KernelsLieUnderTheRangesOfTheirOps) {
   t.calls = {{"cudaLaunchKernelExC", 120, 130}};
   t.begin_us += 2000;
   t.end_us += 2000;
-  json page = json::parse(step_timeline({t, t}, "kiln"));
+  Json page = Json::parse(step_timeline({t, t}, "kiln"));
   check_schema(page);
   EXPECT_EQ(count(page, "forward"), 4);  // of the host and of the GPU, twice
   EXPECT_EQ(count(page, "memcpy"), 2);
   EXPECT_EQ(count(page, "cudaLaunchKernelExC"), 2);
   t.replayed = true;
-  page = json::parse(step_timeline({t}, "kiln"));
+  page = Json::parse(step_timeline({t}, "kiln"));
   check_schema(page);
   EXPECT_EQ(count(page, "forward"), 1);  // the host called no op
 }

@@ -3,15 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "studies/memory/memory_study.h"
 #include "support/memory_events.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
 
 std::string pickle_of(const MemoryRecord& r) {
   std::string text;
@@ -19,10 +16,10 @@ std::string pickle_of(const MemoryRecord& r) {
   return text;
 }
 
-json json_of(const MemoryRecord& r) {
+Json json_of(const MemoryRecord& r) {
   std::string text;
   write_snapshot_json(r, [&](std::string_view part) { text += part; });
-  return json::parse(text);
+  return Json::parse(text);
 }
 
 // What is on the stack: a value, or the mark.
@@ -31,7 +28,7 @@ class Unpickler {
   explicit Unpickler(std::string_view bytes) : bytes_(bytes) {}
   std::size_t longest_batch = 0;
 
-  json run() {
+  Json run() {
     EXPECT_EQ(take(2), (std::string_view("\x80\x02", 2)));
     for (;;) {
       const char op = take(1)[0];
@@ -56,8 +53,8 @@ class Unpickler {
       v |= static_cast<uint64_t>(static_cast<unsigned char>(b[i])) << (8 * i);
     return v;
   }
-  std::vector<json> to_mark() {
-    std::vector<json> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
+  std::vector<Json> to_mark() {
+    std::vector<Json> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
     longest_batch = std::max(longest_batch, items.size());
@@ -66,22 +63,22 @@ class Unpickler {
   void step(char op) {
     switch (op) {
       case '}':
-        stack_.push_back(json::object());
+        stack_.push_back(Json::object());
         return;
       case ']':
-        stack_.push_back(json::array());
+        stack_.push_back(Json::array());
         return;
       case '(':
         marks_.push_back(stack_.size());
         return;
       case 'u': {
-        const std::vector<json> items = to_mark();
+        const std::vector<Json> items = to_mark();
         for (std::size_t i = 0; i + 1 < items.size(); i += 2)
           stack_.back()[items[i].get<std::string>()] = items[i + 1];
         return;
       }
       case 'e':
-        for (json& item : to_mark()) stack_.back().push_back(std::move(item));
+        for (Json& item : to_mark()) stack_.back().push_back(std::move(item));
         return;
       case 'X':
         stack_.push_back(std::string(take(little(4))));
@@ -107,9 +104,9 @@ class Unpickler {
         stack_.push_back(op == '\x88');
         return;
       case '\x86': {
-        const json b = stack_.back();
+        const Json b = stack_.back();
         stack_.pop_back();
-        stack_.back() = json::array({stack_.back(), b});
+        stack_.back() = Json::array({stack_.back(), b});
         return;
       }
       default:
@@ -118,19 +115,19 @@ class Unpickler {
   }
   std::string_view bytes_;
   std::size_t at_ = 0;
-  std::vector<json> stack_;
+  std::vector<Json> stack_;
   std::vector<std::size_t> marks_;
-  std::map<uint64_t, json> memo_;
+  std::map<uint64_t, Json> memo_;
 };
 
 // What the viewer and torch.cuda._memory_viz rely on.
-void check_schema(const json& s) {
+void check_schema(const Json& s) {
   ASSERT_EQ(s.at("device_traces").size(), 1u);
   std::map<int64_t, int64_t> live;  // address, size
-  const json* before = nullptr;
-  for (const json& e : s["device_traces"][0]) {
-    const std::string action = e.at("action");
-    const int64_t address = e.at("addr"), size = e.at("size");
+  const Json* before = nullptr;
+  for (const Json& e : s["device_traces"][0]) {
+    const std::string action = e.at("action").text();
+    const int64_t address = e.at("addr").get<int64_t>(), size = e.at("size").get<int64_t>();
     EXPECT_LT(address, int64_t{1} << 53);
     EXPECT_TRUE(e.at("frames").is_array());
     EXPECT_TRUE(e.contains("stream") && e.contains("time_us"));
@@ -146,12 +143,12 @@ void check_schema(const json& s) {
     }
     before = &e;
   }
-  for (const json& segment : s.at("segments")) {
+  for (const Json& segment : s.at("segments")) {
     EXPECT_EQ(segment.at("device"), 0);
-    int64_t at = segment.at("address"), sum = 0, allocated = 0;
-    for (const json& b : segment.at("blocks")) {
+    int64_t at = segment.at("address").get<int64_t>(), sum = 0, allocated = 0;
+    for (const Json& b : segment.at("blocks")) {
       EXPECT_EQ(b.at("address"), at);
-      const int64_t size = b.at("size");
+      const int64_t size = b.at("size").get<int64_t>();
       if (b.at("state") == "active_allocated") {
         allocated += size;
         EXPECT_EQ(live.erase(at), 1u);
@@ -172,13 +169,13 @@ void check_schema(const json& s) {
 
 TEST(MemorySnapshot, PickleAndJsonSayTheSame) {
   const MemoryRecord r = small_record();
-  const json s = json_of(r);
+  const Json s = json_of(r);
   EXPECT_EQ(Unpickler(pickle_of(r)).run(), s);
   check_schema(s);
   ASSERT_EQ(s["segments"].size(), 1u);
   ASSERT_EQ(s["segments"][0]["blocks"].size(), 6u);  // weight, gap, activation, gap, scratch, rest
   EXPECT_EQ(s["segments"][0]["allocated_size"], 4096 + 512 + 512);
-  const json& alloc = s["device_traces"][0][2];
+  const Json& alloc = s["device_traces"][0][2];
   EXPECT_EQ(alloc["frames"][0]["filename"], "src/ops/one/one.cpp");
   EXPECT_EQ(alloc["frames"][0]["line"], 7);
   EXPECT_EQ(alloc["frames"][1]["name"], "first (plain)");
@@ -190,7 +187,7 @@ TEST(MemorySnapshot, AChangedEventShows) {
   MemoryRecord r = small_record();
   r.events[3].bytes = 1024;
   r.events[3].tag = Tag::grad;
-  const json s = json_of(r);
+  const Json s = json_of(r);
   check_schema(s);
   EXPECT_EQ(s["device_traces"][0][3]["size"], 1024);
   EXPECT_EQ(s["device_traces"][0][3]["frames"][2]["name"], "tag grad");
@@ -205,7 +202,7 @@ TEST(MemorySnapshot, OfARealStep) {
     const MemoryRecord r = trace_step(spec, {}, {.steps = 8, .most_events = most}).record;
     const std::string bytes = pickle_of(r);
     Unpickler reader(bytes);
-    const json s = reader.run();
+    const Json s = reader.run();
     check_schema(s);
     EXPECT_EQ(s, json_of(r));
     EXPECT_LE(reader.longest_batch, 1000u);  // the viewer puts one batch on its stack
@@ -218,7 +215,7 @@ TEST(MemorySnapshot, OfARealStep) {
 TEST(MemorySnapshot, AnEmptyRecord) {
   MemoryRecord r;
   r.scopes = {""};
-  const json s = json_of(r);
+  const Json s = json_of(r);
   check_schema(s);
   EXPECT_EQ(Unpickler(pickle_of(r)).run(), s);
 }

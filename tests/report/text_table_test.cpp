@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "report/text/escape.h"
+
 namespace kiln {
 namespace {
 

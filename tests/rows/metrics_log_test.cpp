@@ -8,7 +8,7 @@
 namespace kiln {
 namespace {
 
-TEST(MetricsLog, KeepsWhatTheRunGoesOnFromAndNoMore) {
+TEST(MetricsLog, KeepsWhatTheRunResumesFromAndNoMore) {
   const std::string text =
       "{\"step\":1,\"loss\":3.5}\n{\"step\":2,\"loss\":3.25}\n{\"step\":2,\"validation_loss\":3}\n"
       "not ours\n{\"step\":-1}\n{\"step\":3,\"loss\":3}\n{\"step\":2,\"lo";
@@ -20,7 +20,7 @@ TEST(MetricsLog, KeepsWhatTheRunGoesOnFromAndNoMore) {
   EXPECT_EQ(keep_metrics("", 5).text, "");
 }
 
-TEST(MetricsLog, BeginsAnewOrAppends) {
+TEST(MetricsLog, RestartsOrAppends) {
   const TempFolder folder;
   const std::string path = folder / "metrics.jsonl";
   MetricsLog(path, 0).append("{\"step\":1,\"loss\":2}");

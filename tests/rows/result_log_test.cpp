@@ -19,7 +19,7 @@ TEST(ResultLog, RowsComeBackInTheOrderTheyWereWritten) {
   const StoredResults stored = read_results(folder.path());
   ASSERT_EQ(stored.rows.size(), 3U);
   EXPECT_EQ(stored.rows[2].at("a"), 3);
-  EXPECT_TRUE(stored.remarks.empty());
+  EXPECT_TRUE(stored.notes.empty());
   EXPECT_EQ(repair_results(folder.path()), "");
 }
 
@@ -48,9 +48,9 @@ TEST(ResultLog, LinesThatAreNoRowsAreLeftOutByNumber) {
   folder.write("results.jsonl", "{\"a\":1}\nnonsense\n[1]\n\n{\"a\":2}\n");
   const StoredResults stored = read_results(folder.path());
   EXPECT_EQ(stored.rows.size(), 2U);
-  ASSERT_EQ(stored.remarks.size(), 2U);
-  EXPECT_NE(stored.remarks[0].find("results.jsonl:2"), std::string::npos) << stored.remarks[0];
-  EXPECT_NE(stored.remarks[1].find("results.jsonl:3"), std::string::npos) << stored.remarks[1];
+  ASSERT_EQ(stored.notes.size(), 2U);
+  EXPECT_NE(stored.notes[0].find("results.jsonl:2"), std::string::npos) << stored.notes[0];
+  EXPECT_NE(stored.notes[1].find("results.jsonl:3"), std::string::npos) << stored.notes[1];
 }
 
 TEST(ResultLog, AFolderInItsPlaceIsNamed) {

@@ -16,7 +16,7 @@
 namespace kiln {
 namespace {
 
-// --- a reader of its own: another CRC, another way through the bytes
+// --- its own reader: another CRC, another way through the bytes
 
 uint32_t slow_crc32c(std::string_view bytes) {
   uint32_t crc = ~0U;
@@ -257,7 +257,7 @@ TEST(EventFile, ADiskThatIsFullLeavesWholeRecords) {
   EXPECT_NE(said.find("cannot write to"), std::string::npos) << said;
   EXPECT_EQ(read_events(folder.read(name)).size(), 2u);
   file.add(3, "v", 3);
-  file.flush();  // there is room again: nothing was lost
+  file.flush();  // there is space again: nothing was lost
   const std::vector<Event> events = read_events(folder.read(name));
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[2].step, 2);

@@ -1,25 +1,24 @@
 // Rows of an ablation as they are stored, without measuring any.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "base/json.h"
 
 namespace kiln::ablation_rows {
 
-using nlohmann::json;
-
-inline json samples(double ms) {
-  json all = json::array();
+inline Json samples(double ms) {
+  Json all = Json::array();
   for (int i = 0; i < 8; ++i) all.push_back(ms * (1 + 0.001 * i));
   return all;
 }
 
-inline json row(const char* group, const char* name, double ms, double peak_mib) {
+inline Json row(const char* group, const char* name, double ms, double peak_mib) {
   return {{"command", "ablate"},
           {"study", "s1"},
           {"group", group},
           {"switch", name},
-          {"switches", *name == 0 ? json::array() : json{name}},
+          {"switches", *name == 0 ? Json::array() : Json{name}},
           {"gate", "passed"},
           {"size", "tiny"},
           {"batch", 2},
@@ -49,7 +48,7 @@ inline json row(const char* group, const char* name, double ms, double peak_mib)
           {"time", "2026-01-02T03:04:05Z"}};
 }
 
-inline json without_figures(json r, const char* gate, const char* reason) {
+inline Json without_figures(Json r, const char* gate, const char* reason) {
   for (const char* key :
        {"p50_ms", "mean_ms", "raw_samples", "tokens_per_s", "predicted_ms", "peak_bytes", "verdict"})
     r.erase(key);
@@ -58,13 +57,13 @@ inline json without_figures(json r, const char* gate, const char* reason) {
   return r;
 }
 
-inline json added_row(const char* name, const json& switches, double ms, double peak_mib) {
-  json r = row("added", name, ms, peak_mib);
+inline Json added_row(const char* name, const Json& switches, double ms, double peak_mib) {
+  Json r = row("added", name, ms, peak_mib);
   r["switches"] = switches;
   return r;
 }
 
-inline std::vector<json> study() {
+inline std::vector<Json> study() {
   return {row("baseline", "", 20, 8),
           row("alone", "fused_rope", 16, 8),
           row("alone", "bf16", 20.01, 5),

@@ -1,4 +1,4 @@
-// What the ranks of a test bring to a collective, and looking at the result to the bit.
+// The inputs of a test's ranks to a collective, and a bitwise check of the result.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -46,8 +46,7 @@ RankOptions CountedMemory::options() {
   return o;
 }
 
-StateBytes whole_state(RankContext& ctx, Communicator& comm, ParamStore& store,
-                       const AdamWOptimizer* optimizer) {
+StateBytes whole_state(RankContext& ctx, Communicator& comm, ParamStore& store, const Optimizer* optimizer) {
   StateBytes state;
   const auto put = [&](const std::string& what, const Param& p, const Tensor& piece) {
     state[what + p.name] = fetch_bytes(ctx, gather_whole(ctx, comm, p, piece));
@@ -58,9 +57,8 @@ StateBytes whole_state(RankContext& ctx, Communicator& comm, ParamStore& store,
     if (optimizer == nullptr) continue;
     int64_t at = 0;
     for (const ParamSpan& s : optimizer->spans()) {
-      if (s.name == p.name) {
-        put("m.", p, optimizer->m().narrow(0, at, s.value.numel()));
-        put("v.", p, optimizer->v().narrow(0, at, s.value.numel()));
+      for (const OptimizerState& of : optimizer->state()) {
+        if (s.name == p.name) put(cat(of.name, "."), p, of.values.narrow(0, at, s.value.numel()));
       }
       at += s.value.numel();
     }

@@ -1,5 +1,5 @@
-// Small models trained under a strategy on thread ranks, and all that a run ends with as one text of bytes,
-// put together from the ranks' pieces: comparable whatever the layout was.
+// Small models trained under a strategy on thread ranks, and the final state of a run as one text of bytes,
+// assembled from the ranks' pieces: comparable whatever the layout was.
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@
 
 namespace kiln {
 
-using StateBytes = std::map<std::string, std::vector<std::byte>>;  // by "value.<weight>", "low.", "m.", "v."
+using StateBytes =
+    std::map<std::string, std::vector<std::byte>>;  // by "value.<weight>", "low.", and "m.", "v." of AdamW
 
-// Every parameter's value, low half and moments, whole. Collective.
-StateBytes whole_state(RankContext& ctx, Communicator& comm, ParamStore& store,
-                       const AdamWOptimizer* optimizer);
+// Every parameter's value, low half and optimizer state, whole. Collective.
+StateBytes whole_state(RankContext& ctx, Communicator& comm, ParamStore& store, const Optimizer* optimizer);
 
 // Waits a random while at ops, another on each rank: no result may depend on who comes first.
 class Jitter final : public OpObserver {

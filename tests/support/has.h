@@ -1,4 +1,4 @@
-// Whether a text contains another: what tests of tables, pages and messages ask. A string and not a view:
+// Whether a text contains another: for tests of tables, pages and messages. A string and not a view:
 // then a JSON value can be asked too.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Records of allocations written by hand, for what reads them.
+// Hand-written records of allocations, for tests of their readers.
 #pragma once
 
 #include "perf/memory/memory_trace.h"

@@ -1,4 +1,4 @@
-// What a command line is answered with when it is wrong: its one line and its hint, or "done".
+// The response to a command line: the one line of its error and its hint, or "done".
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Ranks that come to their collectives in another order each time: sleeps after ops, drawn from a seed. What
-// is computed may not depend on it.
+// Ranks that arrive at their collectives in a different order each time: seeded sleeps after ops. Results
+// must not depend on it.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Ranks as threads, several times over, each rank held up at random moments: what depends on who comes first
-// shows. The delays are those of a seed.
+// Ranks as threads, run several times, each rank delayed at random: results that depend on arrival order
+// show. The delays are seeded.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// A folder that is gone when the test is.
+// A folder that is removed when the test ends.
 #pragma once
 
 #include <unistd.h>

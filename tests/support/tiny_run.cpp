@@ -60,8 +60,8 @@ TinyResult train_tiny(RankContext& ctx, const TinyRun& run, Strategy& strategy) 
     result.losses.push_back(last.loss);
     result.norms.push_back(last.grad_norm);
     result.captured = step.captured();
-    result.m = fetch_bytes(ctx, step.optimizer().m());
-    result.v = fetch_bytes(ctx, step.optimizer().v());
+    for (const OptimizerState& s : step.optimizer().state())
+      result.state[std::string(s.name)] = fetch_bytes(ctx, s.values);
   }
   result.values = fetch_bytes(ctx, model.params().values());
   result.low = fetch_bytes(ctx, model.params().low());

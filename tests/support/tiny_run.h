@@ -1,9 +1,12 @@
 // A small model trained a few steps: what the seam tests compare in all its forms.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "dist/strategy/strategy.h"
+#include "model/llama.h"
 #include "train/step.h"
 
 namespace kiln {
@@ -21,12 +24,13 @@ struct TinyRun {
 
 // Everything a run ends with, bit for bit.
 struct TinyResult {
-  std::vector<std::byte> values, low, m, v;
+  std::vector<std::byte> values, low;
+  std::map<std::string, std::vector<std::byte>> state;  // the optimizer's
   std::vector<double> losses, norms;
   MemoryStats memory;  // of the whole run
   bool captured = false;
   friend bool same_bits(const TinyResult& a, const TinyResult& b) {
-    return a.values == b.values && a.low == b.low && a.m == b.m && a.v == b.v && a.losses == b.losses &&
+    return a.values == b.values && a.low == b.low && a.state == b.state && a.losses == b.losses &&
            a.norms == b.norms;
   }
 };

@@ -17,7 +17,7 @@ struct ToyFfn {
   static constexpr int64_t kD = 6, kF = 20, kRows = 12;
 
   ToyFfn(RankContext& ctx, const Partition& p, const ParamLayout& layout) : partition(p) {
-    const PartRange f = p.of(kF);
+    const ShardRange f = p.of(kF);
     const ParamInit init{ParamInit::Kind::normal, 0.5f, 3};
     const ParamPart column{ParamRole::column, {{f.begin, kF}}};
     w1 = &store.add("w1", {f.count, kD}, init, true, column);
@@ -27,9 +27,9 @@ struct ToyFfn {
   }
 
   Tensor forward(RankContext& ctx, const Tensor& x) {
-    const Tensor in = partition.split_input(ctx, x);
+    const Tensor in = partition.enter_shards(ctx, x);
     const Tensor a = swiglu(ctx, linear(ctx, in, *w1), linear(ctx, in, *w2));
-    return partition.sum_output(ctx, linear(ctx, a, *w3));
+    return partition.leave_shards(ctx, linear(ctx, a, *w3));
   }
 
   const Partition& partition;

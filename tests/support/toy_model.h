@@ -1,4 +1,4 @@
-// Two models of a few hundred weights, trained by hand on rows of numbers: what a strategy does to every one
+// Two models of a few hundred weights, trained on rows of numbers: what a strategy does to every one
 // of them can be compared with a single process.
 #pragma once
 
@@ -64,7 +64,7 @@ struct ToyModel {
   Param *fc1, *fc2, *fc3 = nullptr, *bias = nullptr, *last, *fixed = nullptr;
 };
 
-// `rows` of 10 inputs and 5 targets each, in an order drawn anew for each step.
+// `rows` of 10 inputs and 5 targets each, in a new random order for each step.
 struct ToyData {
   explicit ToyData(int64_t row_count, unsigned seed = 5) : rows(row_count) {
     std::mt19937 random(seed);
@@ -111,7 +111,7 @@ inline void toy_step(RankContext& ctx, ToyModel& model, Strategy& strategy, Opti
   strategy.finish_gradients();
   square_sum(ctx, strategy.own_grads(model.store), scalars);
   strategy.reduce_scalars(scalars);
-  judge_step(ctx, scalars, 0, 0.9, 0.999);
+  finish_step_scalars(ctx, scalars, 0, {0.9, 0.999});
   optimizer.step(ctx, scalars);
   strategy.after_update();
 }

@@ -1,4 +1,4 @@
-// What a training run told its view.
+// What a training run reported to its view.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the ranks of a run have, put together under the names that go to disk: weights or gradients of a model
+// What the ranks of a run have, assembled under the names that go to disk: weights or gradients of a model
 // that is cut by tensor parallelism, by a sharding strategy, or both. What several ranks have must be the
 // same bits.
 #pragma once

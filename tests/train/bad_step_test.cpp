@@ -135,7 +135,7 @@ TEST(BadStep, ASumOverRanksThatOverflowsIsNotBlamedOnTheHardware) {
   }
 }
 
-// Finite when run again: the planter's only harm is done in the first run.
+// Finite when run again: the planted value is only in the first run.
 TEST(BadStep, AStepThatIsFiniteWhenRunAgainIsBlamedOnTheHardware) {
   class Once final : public OpObserver {
     void on_op_end(RankContext&, const OpEvent& e) override {

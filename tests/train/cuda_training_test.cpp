@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kVocab = 64;
 
-// Three tokens of four follow from the one before; the fourth is drawn afresh. So a model can learn much, and
-// its loss ends at the draws' entropy, far from 0, where one per cent means something.
+// Three tokens of four follow from the one before; the fourth is drawn at random. So a model can learn much,
+// and its loss ends at the draws' entropy, far from 0, where one per cent means something.
 TinyBatch markov_batch(const TinyRun& run, int64_t number) {
   const PhiloxKey key = philox_key(run.data_seed, "markov");
   auto draw = [&](int64_t row, int64_t at) {

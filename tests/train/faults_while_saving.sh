@@ -2,8 +2,8 @@
 # usage: faults_while_saving.sh KILN kill|fail
 #        faults_while_saving.sh KILN_TESTS kill|fail ranks
 #
-# Takes up a small run, which trains one step and saves, again and again; the N-th system call of each kind that touches
-# files kills the process (kill) or returns an error (fail), for every N there is. Afterwards the run must always go on,
+# Resumes a small run, which trains one step and saves, again and again; the N-th system call of each kind that touches
+# files kills the process (kill) or returns an error (fail), for every N there is. Afterwards the run must always resume,
 # from the checkpoint before or the one after, and end with the same bytes. 77: strace cannot be used here.
 set -euo pipefail
 kiln=$1 mode=$2 ranks=${3:-}
@@ -14,12 +14,12 @@ strace -qq -o /dev/null -e inject=fsync:signal=SIGKILL:when=1 true 2>/dev/null |
 
 printf 'the cat sat on the mat and the dog sat on the log %s\n' {1..60} >"$work/text"
 train() { # STEPS FOLDER
-  if [[ -n $ranks ]]; then # two sharded ranks, threads of one process, that save together
+  if [[ -n $ranks ]]; then # two sharded ranks, threads of one process, with collective saves
     KILN_FAULT_RUN=$2 KILN_FAULT_STEPS=$1 "${trace[@]}" "$kiln" \
       --gtest_filter=ShardedCheckpoint.AStepOfTheFaultLoop >"$work/out" 2>"$work/err"
     return
   fi
-  "${trace[@]}" "$kiln" train --text "$work/text" --size nano --batch 1 --context 16 --save-every 1 --keep 2 --threads 1 \
+  "${trace[@]}" "$kiln" train --text "$work/text" --size nano --batch 1 --context 16 --save-every 1 --keep 2 --threads 1 --sample-tokens 0 \
     --steps "$1" --lr 1e-3 --min-lr 1e-3 --warmup 0 --out "$2" --json >"$work/out" 2>"$work/err"
 }
 fail() {
@@ -35,10 +35,10 @@ cp -r "$work/two" "$work/run"
 train 3 "$work/run"
 expected=$(bytes "$work/run")
 
-# What becomes of the run after the fault in $trace: it goes on from step 2 or 3, and ends as it should.
+# What becomes of the run after the fault in $trace: it resumes from step 2 or 3, and ends as it should.
 go_on() { # NAME
   trace=()
-  train 3 "$work/run" || fail "$1: the run cannot be taken up again"
+  train 3 "$work/run" || fail "$1: the run cannot be resumed"
   local now
   now=$(grep -o '"steps_now": [0-9]*' "$work/out" | grep -o '[0-9]*$')
   ((now <= 1)) || fail "$1: $now steps were lost"

@@ -25,12 +25,12 @@ TEST(LossScale, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   EXPECT_EQ(s.skip, 1);
   EXPECT_EQ(s.skipped, 1);
   EXPECT_EQ(s.step, 0);
-  EXPECT_EQ(s.beta1_power, 1);
+  EXPECT_EQ(s.rate1_power, 1);
   EXPECT_EQ(s.loss_scale, 0x1p39);
   EXPECT_FALSE(std::isfinite(s.grad_norm));
   EXPECT_TRUE(std::isfinite(s.loss));
   EXPECT_EQ(t.weights(), before);
-  for (float m : t.floats(t.step->optimizer().m())) ASSERT_EQ(m, 0);
+  for (float m : t.floats(t.step->optimizer().state("m"))) ASSERT_EQ(m, 0);
   int attempts = 1;
   while (s.skip == 1 && attempts < 40) {
     t.train(attempts++);
@@ -70,14 +70,14 @@ TEST(LossScale, NormAndUpdateDoNotDependOnIt) {
     a = small.step->finish();
     b = large.step->finish();
     r = reference.step->finish();
-    EXPECT_NEAR(a.grad_norm / b.grad_norm, 1, 2e-3);
-    EXPECT_NEAR(a.grad_norm / r.grad_norm, 1, 5e-3);
-    EXPECT_NEAR(a.clip / r.clip, 1, 5e-3);
+    EXPECT_NEAR(a.grad_norm / b.grad_norm, 1, 1e-7);  // powers of two: the same but for what underflows, 1e-9
+    EXPECT_NEAR(a.grad_norm / r.grad_norm, 1, 3e-4);  // 7e-5 is seen: products of 11 bits
+    EXPECT_NEAR(a.clip / r.clip, 1, 3e-4);
     EXPECT_EQ(a.unscale, 1.0 / 16);
   }
   EXPECT_LT(r.clip, 1);  // so that clipping is part of what was compared
-  const auto m = small.floats(small.step->optimizer().m()),
-             n = reference.floats(reference.step->optimizer().m());
+  const auto m = small.floats(small.step->optimizer().state("m")),
+             n = reference.floats(reference.step->optimizer().state("m"));
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < m.size(); ++i) {
     difference += (m[i] - n[i]) * (m[i] - n[i]);

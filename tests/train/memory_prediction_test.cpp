@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "model/size_registry.h"
 #include "ops/op_list.h"
 #include "support/temp_folder.h"
@@ -11,7 +13,7 @@
 namespace kiln {
 namespace {
 
-// What the same run really takes: five steps, each followed by a validation where asked for.
+// What the same run really takes: five steps, each followed by a validation where requested.
 MemoryStats measured(const MemoryRequest& request, const RankOptions& rank) {
   TinyRun run;
   run.model = request.model;
@@ -128,7 +130,19 @@ TEST(MemoryPrediction, TakesNoMemoryItself) {
   EXPECT_GT(stats.peak_total, std::size_t{200} << 30);
 }
 
-TEST(MemoryPrediction, TooLittleRoomSaysWhatIsNeededAndTheLargestBatchThatFits) {
+// A mistyped --batch is answered at once, though its tokens alone would be terabytes: the plan reads none.
+TEST(MemoryPrediction, OfAHugeBatchIsThereAtOnceAndReadsNoTokens) {
+  MemoryRequest r = tiny();
+  r.step.batch = int64_t{1} << 20;
+  r.step.context = int64_t{1} << 16;
+  r.evaluates = true;
+  const auto begin = std::chrono::steady_clock::now();
+  const MemoryStats stats = predict_memory(r, {});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_GT(stats.peak_total, std::size_t{1} << 40);
+}
+
+TEST(MemoryPrediction, TooLittleMemorySaysWhatIsNeededAndTheLargestBatchThatFits) {
   MemoryRequest request = tiny();
   request.step.batch = 40;
   RankOptions rank;
@@ -139,21 +153,24 @@ TEST(MemoryPrediction, TooLittleRoomSaysWhatIsNeededAndTheLargestBatchThatFits) 
     return predict_memory(r, rank).peak_total;
   };
   const MemoryStats all = predict_memory(request, rank);
-  auto said = [&](std::size_t room) { return KILN_ERROR_OF((require_room(request, rank, all, room), 0)); };
+  auto said = [&](std::size_t free_memory) {
+    return KILN_ERROR_OF((check_fits(request, rank, all, free_memory), 0));
+  };
   EXPECT_EQ(said(all.peak_total), "nothing");
   EXPECT_EQ(said(SIZE_MAX), "nothing");
 
-  const std::size_t room = peak(13);
-  const int64_t fits = largest_batch(40, room, peak);
+  const std::size_t free_memory = peak(13);
+  const int64_t fits = largest_batch(40, free_memory, peak);
   EXPECT_GE(fits, 13);
-  EXPECT_LE(peak(fits), room);
-  EXPECT_GT(peak(fits + 1), room);
-  const std::string refusal = said(room);
+  EXPECT_LE(peak(fits), free_memory);
+  EXPECT_GT(peak(fits + 1), free_memory);
+  const std::string refusal = said(free_memory);
   for (const std::string& part :
-       {cat("this run needs ", human({all.peak_total}), " of memory; ", human({room}), " are free on cpu"),
+       {cat("this run needs ", human({all.peak_total}), " of memory; ", human({free_memory}),
+            " are free on cpu"),
         cat("param ", human({all.peak[Tag::param]})), cat("grad ", human({all.peak[Tag::grad]})),
         cat("optim ", human({all.peak[Tag::optim]})), cat("activation ", human({all.peak[Tag::activation]})),
-        cat("largest --batch that fits is ", fits, " (40 was asked for")})
+        cat("largest --batch that fits is ", fits, " (40 was requested")})
     EXPECT_NE(refusal.find(part), std::string::npos) << part << " in: " << refusal;
   EXPECT_EQ(refusal.find('\n'), std::string::npos);
 
@@ -173,7 +190,7 @@ TEST(MemoryPrediction, IsMadeForTheGpuThereIs) {
   EXPECT_GT(predict_memory(request, rank).peak_total, hopper.peak_total);  // scores in memory: no flash there
   request.layout.precision = Precision::bf16;
   EXPECT_NE(
-      complaint([&] { predict_memory(request, rank); }).find("bf16 products need compute capability 8.0"),
+      complaint([&] { predict_memory(request, rank); }).find("bf16 matmuls need compute capability 8.0"),
       std::string::npos);
   rank.variants.set("attention", "flash");
   request.layout.precision = Precision::fp16;
@@ -182,8 +199,8 @@ TEST(MemoryPrediction, IsMadeForTheGpuThereIs) {
       std::string::npos);
 }
 
-// A limit below the prediction: the run fails where it meets it, and says what holds the rest.
-TEST(MemoryPrediction, ARunThatMeetsALimitNamesWhatHoldsTheMemory) {
+// A limit below the prediction: the run fails where it reaches it, and says what holds the rest.
+TEST(MemoryPrediction, ARunThatReachesALimitNamesWhatHoldsTheMemory) {
   const MemoryRequest request = tiny();
   RankOptions rank;
   rank.threads = 1;

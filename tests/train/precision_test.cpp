@@ -103,8 +103,9 @@ TEST(TrainingPrecision, EveryPolicyResumesToTheSameBits) {
       run.step.loss_scale = {.initial = 1 << 14, .interval = 2};  // grows on both sides of the break
       const ParamLayout layout = layout_for(p, run.step);
       auto buffers = [](Trainer& t) {
-        return std::vector<Tensor>{t.model.params().values(), t.model.params().low(), t.step->optimizer().m(),
-                                   t.step->optimizer().v(), t.step->scalars()};
+        return std::vector<Tensor>{t.model.params().values(), t.model.params().low(),
+                                   t.step->optimizer().state("m"), t.step->optimizer().state("v"),
+                                   t.step->scalars()};
       };
       Trainer straight(run, Device::cpu(), layout), first(run, Device::cpu(), layout);
       for (int s = 0; s < 6; ++s) straight.train(s);
@@ -131,7 +132,10 @@ TEST(TrainingPrecision, EveryPolicyResumesToTheSameBits) {
 
 TEST(TrainingPrecision, TwoRanksFollowOne) {
   for (Precision p : {Precision::autocast, Precision::pure_bf16, Precision::fp16}) {
-    TinyRun single = with(p), run = with(p);
+    TinyRun run = with(p);
+    // The bound below was found with these constants; with those of a short run two ranks end 1.2e-3 apart.
+    run.step.optimizer.adamw = {.beta2 = 0.999, .decay = 0.01};
+    TinyRun single = run;
     single.step.micro_steps = 2;
     const TinyResult reference = train_tiny(on(Device::cpu()), single);
     for (const MakeStrategy& make : {MakeStrategy(make_ddp), MakeStrategy(make_fsdp)}) {
@@ -142,12 +146,12 @@ TEST(TrainingPrecision, TwoRanksFollowOne) {
       });
       EXPECT_EQ(ranks[0].losses, ranks[1].losses);
       EXPECT_NEAR(ranks[0].losses.front(), reference.losses.front(), 1e-5) << name_of(p);
-      EXPECT_NEAR(ranks[0].losses.back(), reference.losses.back(), 3e-2) << name_of(p);
+      EXPECT_NEAR(ranks[0].losses.back(), reference.losses.back(), 1e-3) << name_of(p);  // 1.3e-4 is seen
     }
   }
 }
 
-// One micro-step on one rank keeps bf16 gradients beside bf16 weights, anything else fp32.
+// One micro-step on one rank keeps bf16 gradients with bf16 weights, anything else fp32.
 TEST(TrainingPrecision, GradientsAreNarrowWhereNothingAccumulates) {
   StepOptions one, two;
   two.micro_steps = 2;
@@ -161,7 +165,7 @@ TEST(TrainingPrecision, GradientsAreNarrowWhereNothingAccumulates) {
   for (Trainer* t : {&narrow, &wide}) t->train(0);
   const double a = narrow.step->finish().grad_norm, b = wide.step->finish().grad_norm;
   EXPECT_NE(a, b);
-  EXPECT_NEAR(a / b, 1, 1e-3);
+  EXPECT_NEAR(a / b, 1, 1e-5);  // 6e-7 is seen: the narrow ones' sum has as many errors up as down
 }
 
 // The known fault of pure-bf16: a step below half the spacing of a weight is rounded away. With the low
@@ -170,7 +174,7 @@ TEST(TrainingPrecision, PureBf16LosesSmallUpdatesAndBf16DoesNot) {
   for (Precision p : {Precision::pure_bf16, Precision::bf16}) {
     TinyRun run = with(p);
     run.lr = 1e-4;
-    run.step.adamw.decay = 0;
+    run.step.optimizer.adamw.decay = 0;
     Trainer t(run);
     const Param& norm = t.model.params().params()[1];  // ones, whose spacing is 2^-8 below and 2^-7 above
     ASSERT_EQ(norm.name, "model.layers.0.input_layernorm.weight");
@@ -186,7 +190,7 @@ TEST(TrainingPrecision, PureBf16LosesSmallUpdatesAndBf16DoesNot) {
   }
 }
 
-// Autocast keeps the residual stream and the norms in fp32 and runs products and attention in bf16.
+// Autocast keeps the residual stream and the norms in fp32 and runs matmuls and attention in bf16.
 TEST(TrainingPrecision, AutocastCastsWhatItSays) {
   class Dtypes final : public OpObserver {
    public:

@@ -1,4 +1,4 @@
-// Batches that cross beside the step before: the same bits as without, on a device whose copies come as late
+// Batches copied during the step before: the same bits as without, on a device whose copies come as late
 // as they may; slots in order; nothing lost by a step that broke off or must be run again.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace kiln {
 namespace {
 
-// Copies on the third stream, the one that prefetches, wait until somebody waits for them.
+// Copies on the third stream, the one that prefetches, run only when they are waited for.
 class LateCopies final : public WatchedBackend {
  public:
   void copy_to_device(void* dst, const void* src, std::size_t bytes, Stream s) override {
@@ -40,7 +40,7 @@ class LateCopies final : public WatchedBackend {
     std::size_t bytes;
     void* event;
   };
-  static bool is_copies(Stream s) { return reinterpret_cast<std::uintptr_t>(s.handle) == 3; }
+  static bool is_copies(Stream s) { return reinterpret_cast<std::uintptr_t>(s.handle) == 2; }
   static std::uintptr_t number(Event e) { return reinterpret_cast<std::uintptr_t>(e.handle); }
 
   // Up to where the event was recorded, or all; nothing for one of another stream.
@@ -127,7 +127,7 @@ TEST(Prefetch, BringsEachBatchAfterAStepThatBrokeOff) {
 
 // The order two streams are held to: nothing is written to a slot before its last reader is past, nothing is
 // read from it before the copy is.
-TEST(Prefetch, HandsSlotsOverByEvents) {
+TEST(Prefetch, PassesSlotsByEvents) {
   RankContext ctx(watched<LateCopies>());
   auto& backend = static_cast<LateCopies&>(ctx.backend());
   const std::vector<int32_t> batch(8, 1);  // outlives the slots, whose copies come late

@@ -24,7 +24,7 @@ TEST(Presets, BaselineTakesNothingFused) {
     EXPECT_TRUE(variant == "composed" || variant == "naive") << op << " " << variant;
 }
 
-// On a GPU the baseline is the same choice of rows; products run on cuBLASLt there.
+// On a GPU the baseline is the same choice of rows; matmuls run on cuBLASLt there.
 TEST(Presets, BaselineMeansTheSameOnCuda) {
   const RunVariants cpu = choose_variants("baseline", "", DeviceType::cpu),
                     cuda = choose_variants("baseline", "", DeviceType::cuda);
@@ -71,7 +71,7 @@ TEST(Presets, UnknownNamesAreAnsweredWithTheNearest) {
     return std::string("nothing");
   };
   EXPECT_EQ(said("basline", ""),
-            "--preset is 'basline'; expected one of: baseline, optimized | did you mean 'baseline'?");
+            "--preset is 'basline'; expected one of: optimized, baseline | did you mean 'baseline'?");
   EXPECT_NE(said("", "").find("expected one of"), std::string::npos);
   EXPECT_NE(said("baseline", "gate_upp=split").find("did you mean 'gate_up'?"), std::string::npos);
   EXPECT_NE(said("baseline", "qkv=splitt").find("did you mean 'split'?"), std::string::npos);
@@ -104,12 +104,14 @@ TinyResult with_preset(const char* preset, Precision precision, std::set<std::st
   return train_tiny(ctx, run, plain);
 }
 
+// Three times what is seen: 3e-6 and 1e-5 in fp32, 1e-3 and 3e-3 where products are rounded to 16 bits, after
+// one step and after ten.
 TEST(Presets, BothTrainToNearlyTheSameLoss) {
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::autocast, Precision::fp16}) {
     const TinyResult slow = with_preset("baseline", precision), fast = with_preset("optimized", precision);
-    const double close = precision == Precision::fp32 ? 1e-4 : 3e-2;
+    const double close = precision == Precision::fp32 ? 1e-5 : 3e-3;
     EXPECT_NEAR(slow.losses.front(), fast.losses.front(), close) << name_of(precision);
-    EXPECT_NEAR(slow.losses.back(), fast.losses.back(), 10 * close) << name_of(precision);
+    EXPECT_NEAR(slow.losses.back(), fast.losses.back(), 3 * close) << name_of(precision);
     EXPECT_LT(slow.losses.back(), slow.losses.front());
   }
 }

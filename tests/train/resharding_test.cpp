@@ -1,4 +1,4 @@
-// A checkpoint is the same files whatever the state is spread over, and any layout takes up any other's:
+// A checkpoint is the same files whatever the state is spread over, and any layout loads any other's:
 // {every rank has all, moments cut, everything cut} x {1, 2, 4} ranks.
 #include <gtest/gtest.h>
 
@@ -11,13 +11,14 @@
 #include "dist/comm/threads/thread_group.h"
 #include "dist/strategy/ddp.h"
 #include "dist/strategy/fsdp.h"
+#include "dist/strategy/strategies.h"
 #include "model/hf_folder.h"
 #include "support/fsdp_runs.h"
 #include "support/temp_folder.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_manager.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/checkpoint_manager.h"
 #include "train/trainer.h"
 
 namespace kiln {
@@ -76,7 +77,7 @@ std::vector<ParamSpan> cut(std::vector<ParamSpan> spans, int64_t total, int rank
   return mine;
 }
 
-// One rank's part of a state that nobody trains.
+// One rank's part of a state that is not trained.
 struct RankState {
   RankState(RankContext& c, Communicator& communicator, const TinyRun& run, Spread spread)
       : ctx(c), comm(communicator), model(run.model) {
@@ -192,6 +193,7 @@ std::vector<double> go_on(const TinyRun& run, const StrategyOf& make, int world,
     const CheckpointParts parts{ctx, model, step.optimizer(), nullptr, {}, &comm};
     if (!from.empty()) {
       load_checkpoint(from, parts);
+      strategy->after_update();  // a rank may have read no more than it updates
       step.restore(read_train_state(from).scalars);
     }
     for (int s = first; s < first + run.steps; ++s) {
@@ -220,7 +222,7 @@ std::unique_ptr<Strategy> make_fsdp(RankContext& ctx, Communicator& comm) {
   return std::make_unique<FsdpStrategy>(ctx, comm);
 }
 
-TEST_P(Resharding, ARunGoesOnUnderAnotherStrategyBitForBit) {
+TEST_P(Resharding, ARunResumesUnderAnotherStrategyBitForBit) {
   const TempFolder temp;
   TinyRun run = tiny(GetParam());
   const RunFolder straight(temp / "straight"), half(temp / "half"), rest(temp / "rest");
@@ -238,6 +240,25 @@ TEST_P(Resharding, ARunGoesOnUnderAnotherStrategyBitForBit) {
             hashes(straight.checkpoints() + name).at("optimizer.safetensors"));
 }
 
+TEST_P(Resharding, SgdsMomentumGoesFromFsdpToZeroAndDdpBitForBit) {
+  const TempFolder temp;
+  TinyRun run = tiny(GetParam());
+  run.step.optimizer = {.name = "sgd", .adamw = {}, .sgd = {.momentum = 0.9, .decay = 0.01}};
+  const RunFolder half(temp / "half");
+  run.steps = 4;
+  const auto all = go_on(run, make_fsdp, 2, "", 0, nullptr);
+  run.steps = 2;
+  go_on(run, make_fsdp, 2, "", 0, &half);
+  const std::vector<double> wanted(all.begin() + 2, all.end());
+  const std::string middle = half.checkpoints() + "/step-00000002";
+  EXPECT_EQ(go_on(run, make_fsdp, 2, middle, 2, nullptr), wanted);
+  EXPECT_EQ(go_on(run, make_ddp, 2, middle, 2, nullptr), wanted);
+  const auto zero1 = [](RankContext& ctx, Communicator& comm) {
+    return make_strategy("zero1", {}, ctx, comm);
+  };
+  EXPECT_EQ(go_on(run, zero1, 2, middle, 2, nullptr), wanted);
+}
+
 TEST(ShardedCheckpoint, WrongShapesAndTypesAreRefusedWithBothValues) {
   const TempFolder temp;
   TinyRun run = tiny(Precision::fp32);
@@ -250,7 +271,9 @@ TEST(ShardedCheckpoint, WrongShapesAndTypesAreRefusedWithBothValues) {
   EXPECT_NE(wide.find("d_ff 40; this run has 41"), std::string::npos) << wide;
   const std::string type = KILN_ERROR_OF((check_same_run(at, run.model, {"bf16", ""}), 0));
   EXPECT_NE(type.find("the precision fp32; this run has bf16"), std::string::npos) << type;
-  // One that does not ask first is told by the files.
+  const std::string rule = KILN_ERROR_OF((check_same_run(at, run.model, {"fp32", "", "sgd"}), 0));
+  EXPECT_NE(rule.find("the optimizer adamw; this run has sgd"), std::string::npos) << rule;
+  // One that does not ask first finds out from the files.
   run.model.d_ff = 41;
   run_thread_ranks(2, ranks(), [&](RankContext& ctx, Communicator& comm) {
     RankState s(ctx, comm, run, Spread::all);
@@ -260,7 +283,7 @@ TEST(ShardedCheckpoint, WrongShapesAndTypesAreRefusedWithBothValues) {
   });
 }
 
-// Where a rank cannot write, all are told, nothing is left, and the run goes on.
+// Where a rank cannot write, all are notified, nothing is left, and the run continues.
 TEST(ShardedCheckpoint, ASaveThatFailsFailsOnEveryRankAndLeavesNoTrace) {
   const TempFolder temp;
   const TinyRun run = tiny(Precision::fp32);
@@ -268,15 +291,15 @@ TEST(ShardedCheckpoint, ASaveThatFailsFailsOnEveryRankAndLeavesNoTrace) {
   std::vector<std::string> said(2), warned(2);
   run_thread_ranks(2, ranks(), [&](RankContext& ctx, Communicator& comm) {
     RankState s(ctx, comm, run, Spread::all);
-    RunSaver saver(ctx.rank() == 0 ? &folder : nullptr, s.parts(), {},
-                   [&](const std::string& line) { warned[ctx.rank()] = line; });
+    CheckpointManager saver(ctx.rank() == 0 ? &folder : nullptr, s.parts(), {},
+                            [&](const std::string& line) { warned[ctx.rank()] = line; });
     TrainState state;
     state.loader.context = 1;
     state.loader.tokens = 1000;
     state.scalars.attempt = 1;
     saver.save(state);
     EXPECT_FALSE(saver.error());
-    // A folder stands where a file should be made.
+    // A folder is where a file should be made.
     if (ctx.rank() == 0)
       fs::create_directories(folder.checkpoints() + cat("/step-00000002.tmp.", folder.generation()) +
                              "/optimizer.safetensors");
@@ -313,7 +336,7 @@ TEST(ShardedCheckpoint, RanksThatDoNotMakeUpAStateAreTold) {
   EXPECT_TRUE(checkpoint_steps(folder.checkpoints()).empty());
 }
 
-// One part of a run of two sharded ranks: takes up the newest checkpoint, trains up to a step, saving each.
+// One part of a run of two sharded ranks: resumes the newest checkpoint, trains up to a step, saving each.
 // For faults_while_saving.sh, which kills it or lets its calls fail.
 TEST(ShardedCheckpoint, AStepOfTheFaultLoop) {
   const char* where = std::getenv("KILN_FAULT_RUN");

@@ -32,7 +32,7 @@ TEST(RunFolder, EachHolderHasTheNextNumber) {
     EXPECT_EQ(KILN_ERROR_OF((run.check_still_held(), 0)), "nothing");
   }
   folder.write("run/lock", "not ours");
-  EXPECT_EQ(RunFolder(folder / "run").generation(), 1u);  // unreadable: counted anew rather than refused
+  EXPECT_EQ(RunFolder(folder / "run").generation(), 1u);  // unreadable: recounted rather than refused
 }
 
 // A process that was thought dead: its lock file is gone, and another process holds the new one.

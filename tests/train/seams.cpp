@@ -118,13 +118,13 @@ void expect_two_ranks_equal_one(Device device, bool exact, const MakeStrategy& m
       // With accumulation the order is (0+2)+(1+3) instead of ((0+1)+2)+3: equal to rounding.
       if (exact && accumulation == 1) {
         EXPECT_EQ(ranks[0].values, reference.values);
-        EXPECT_EQ(ranks[0].m, reference.m);
+        EXPECT_EQ(ranks[0].state, reference.state);
       } else {
         EXPECT_LT(relative_distance(ranks[0].values, reference.values), 1e-3);
       }
       continue;
     }
-    // Each parameter is cut in two: put the halves together again in the layout of one rank.
+    // Each parameter is cut in two: join the halves in the layout of one rank.
     RankOptions layout = on(Device::meta());
     RankContext meta(layout);
     Llama model(run.model);

@@ -1,5 +1,5 @@
-// The seams, proven together on one transformer block with loss and update: whatever way the step is run, it
-// must end in the same bits. Kept for ever: every later part of kiln rests on this. On a GPU:
+// The seams, tested on one transformer block with loss and update: whatever way the step is run, it
+// must end in the same bits. Kept for good: every later part of kiln depends on this. On a GPU:
 // cuda_seams_test.cpp.
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ TEST(Seams, OneUpdateOfTheWholeModelAgreesWithOnePerParameter) {
     RankOptions naive = on(Device::cpu());
     naive.variants.set("adamw", "naive");
     const TinyResult whole = train_tiny(on(Device::cpu()), run), each = train_tiny(naive, run);
-    EXPECT_LT(relative_distance(whole.m, each.m), 1e-4);
+    EXPECT_LT(relative_distance(whole.state.at("m"), each.state.at("m")), 1e-4);
     EXPECT_NEAR(whole.losses.back(), each.losses.back(), precision == Precision::fp32 ? 1e-5 : 1e-2);
   }
 }

@@ -88,19 +88,20 @@ TEST(TrainStep, ClippingReachesTheOptimizer) {
   Trainer free(run);
   free.train(0);
   const double norm = free.step->finish().grad_norm;
-  EXPECT_NEAR(norm_of(free.floats(free.step->optimizer().m())) / norm, 0.1, 1e-6);  // m = (1 - beta1) g
+  EXPECT_NEAR(norm_of(free.floats(free.step->optimizer().state("m"))) / norm, 0.1,
+              1e-6);  // m = (1 - beta1) g
   run.step.max_norm = norm / 4;
   Trainer clipped(run);
   clipped.train(0);
   EXPECT_EQ(clipped.step->finish().grad_norm, norm);  // before clipping
-  EXPECT_NEAR(norm_of(clipped.floats(clipped.step->optimizer().m())) / norm, 0.1 / 4, 1e-6);
+  EXPECT_NEAR(norm_of(clipped.floats(clipped.step->optimizer().state("m"))) / norm, 0.1 / 4, 1e-6);
 }
 
 TEST(TrainStep, DecayReachesTheWeightsThatDecay) {
   TinyRun run;
-  run.step.adamw.decay = 0;
+  run.step.optimizer.adamw.decay = 0;
   Trainer without(run);
-  run.step.adamw.decay = 0.5;
+  run.step.optimizer.adamw.decay = 0.5;
   Trainer with(run);
   without.train(0);
   with.train(0);
@@ -115,7 +116,7 @@ TEST(TrainStep, EverySpanHasMomentsOfItsOwn) {
   Trainer t(run);
   t.train(0);
   const StepScalars s = t.step->finish();
-  const auto m = t.floats(t.step->optimizer().m());
+  const auto m = t.floats(t.step->optimizer().state("m"));
   std::size_t at = 0;
   for (const ParamSpan& span : t.model.params().spans()) {
     const auto g = t.floats(span.grad);
@@ -130,7 +131,7 @@ TEST(TrainStep, SplitMastersKeepSmallSteps) {
   TinyRun run;
   run.precision = Precision::bf16;
   run.lr = 1e-6;
-  run.step.adamw.decay = 0;
+  run.step.optimizer.adamw.decay = 0;
   Trainer t(run);
   auto masters = [&] {
     const Tensor &high = t.model.params().values(), &low = t.model.params().low();
@@ -161,7 +162,7 @@ class CudaTrainStep : public testing::Test {
   void SetUp() override { KILN_NEEDS_GPU(); }
 };
 
-// Breaks off in the second step, in which regions are captured beside others that are replayed.
+// Breaks off in the second step, in which some regions are captured and others replayed.
 TEST_F(CudaTrainStep, AStepThatBreaksOffWhileCapturingCanBeRunAgain) {
   for (int micro_steps : {1, 2, 3}) {
     TinyRun run;

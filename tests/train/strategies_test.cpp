@@ -180,7 +180,7 @@ TEST(StrategiesWire, Bf16CostsRoundingAndNothingElse) {
 }
 
 // A scale at which everything overflows: every rank leaves out the same updates.
-TEST(StrategiesVerdict, AnOverflowIsTheSameOnAllRanks) {
+TEST(StrategiesFinite, AnOverflowIsTheSameOnAllRanks) {
   TinyRun run = tiny(Precision::fp16);
   run.step.loss_scale.initial = 1e30;
   run.steps = 4;

@@ -1,6 +1,6 @@
 // Checkpoints of ranks that hold parts of a model, alone and on a mesh with a strategy that cuts them
 // further: what is in the files is what the ranks have, the files are those of a single process, and a run
-// goes on from them in any layout.
+// resumes from them in any layout.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -46,7 +46,7 @@ TinyRun tiny(Precision precision, bool tied) {
   run.model.layers = 2;
   run.step.batch = 1;
   // Where a gradient is next to nothing AdamW's first steps are its sign: rounding would decide them.
-  run.step.adamw.eps = 1e-3;
+  run.step.optimizer.adamw.eps = 1e-3;
   return run;
 }
 
@@ -127,8 +127,8 @@ void train(TinyRun run, const Layout& layout, const std::string& from, int steps
     }
     const ParamStore& params = rank.model.params();
     part.values.take(ctx, params, params.values());
-    part.m.take(ctx, params, rank.step->optimizer().m());
-    part.v.take(ctx, params, rank.step->optimizer().v());
+    part.m.take(ctx, params, rank.step->optimizer().state("m"));
+    part.v.take(ctx, params, rank.step->optimizer().state("v"));
     const std::string saved = rank.save(folder, state);
     if (ctx.rank() == 0) part.checkpoint = saved;
   });
@@ -182,7 +182,7 @@ TEST_P(TensorParallelCheckpoint, TheFilesHoldWhatTheRanksHave) {
       Part part;
       train(run, layout, "", 2, temp / "run", part);
       ASSERT_TRUE(part.values.complete() && part.m.complete() && part.v.complete());
-      EXPECT_EQ(verify_checkpoint(part.checkpoint).step, 2);  // checksums put together from the ranks' parts
+      EXPECT_EQ(verify_checkpoint(part.checkpoint).step, 2);  // checksums combined from the ranks' parts
       expect_holds(part, [&](float x) {
         return GetParam() == Precision::bf16 ? static_cast<float>(split_float(x).high) : x;
       });
@@ -190,7 +190,7 @@ TEST_P(TensorParallelCheckpoint, TheFilesHoldWhatTheRanksHave) {
   }
 }
 
-// Files that are the same whoever wrote them are taken up the same: so each layout is met once, going both
+// Files that are the same whoever wrote them load the same: so each layout is tested once, going both
 // ways, and all pairs of them are covered.
 TEST_P(TensorParallelCheckpoint, EveryLayoutTakesUpAndWritesTheFilesOfASingleProcess) {
   for (const bool tied : {false, true}) {
@@ -218,7 +218,7 @@ TEST_P(TensorParallelCheckpoint, EveryLayoutTakesUpAndWritesTheFilesOfASinglePro
   }
 }
 
-TEST(TensorParallelResume, ARunGoesOnInAnyLayout) {
+TEST(TensorParallelResume, ARunResumesInAnyLayout) {
   const TinyRun run = tiny(Precision::fp32, false);
   const TempFolder temp;
   Part whole;

@@ -27,7 +27,7 @@ TinyRun tiny(Precision precision) {
   run.precision = precision;
   run.step.batch = 2;
   // Where a gradient is next to nothing AdamW's first steps are its sign: rounding would decide them.
-  run.step.adamw.eps = 1e-3;
+  run.step.optimizer.adamw.eps = 1e-3;
   return run;
 }
 
@@ -160,7 +160,7 @@ TEST(TensorParallelStep, OtherPrecisionsAndRecomputationTrainToo) {
     Course single, parts;
     train(run, {}, single);
     train(run, {1, 2}, parts);
-    for (std::size_t s = 0; s < kSteps; ++s) EXPECT_NEAR(parts.losses[s], single.losses[s], 5e-2);
+    for (std::size_t s = 0; s < kSteps; ++s) EXPECT_NEAR(parts.losses[s], single.losses[s], 5e-3);
   }
   TinyRun run = tiny(Precision::fp32);
   Course kept;
@@ -223,7 +223,7 @@ TEST(TensorParallelStep, TheNormCountsAWeightThatAllHaveOnce) {
     train(run, layout, parts);
     for (int s = 0; s < kSteps; ++s)
       EXPECT_NEAR(parts.norms[static_cast<std::size_t>(s)] / single.norms[static_cast<std::size_t>(s)], 1,
-                  1e-4)
+                  1e-6)  // 2e-8 is seen
           << layout.strategy;
   }
 }

@@ -1,4 +1,4 @@
-// Texts made with the cache beside a slow loop that computes everything again for every token.
+// Texts generated with the cache against a slow loop that recomputes everything for every token.
 #include "train/run/text_generator.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include "data/byte_tokenizer.h"
 #include "data/utf8.h"
 #include "model/hf_folder.h"
+#include "model/llama.h"
 #include "support/temp_folder.h"
 
 namespace kiln {
@@ -94,7 +95,7 @@ TEST_F(TextGeneration, TheSameSeedGivesTheSameTextWithAndWithoutTheCache) {
   EXPECT_NE(tokens_of(o), first);
 }
 
-TEST_F(TextGeneration, SamplesMadeTogetherAreThoseMadeWithFewer) {
+TEST_F(TextGeneration, SamplesInABatchAreThoseOfSmallerBatches) {
   const GenerateOptions one{.tokens = 20, .samples = 1, .context = 16, .seed = 3};
   GenerateOptions three = one;
   three.samples = 3;

@@ -44,7 +44,7 @@ struct Bench {
   Trainer trainer;
   std::shared_ptr<const TokenSet> tokens;
   BatchLoader loader;
-  TrainingRun run;
+  TrainLoop run;
 };
 
 RunOptions options(int64_t steps) {
@@ -55,7 +55,7 @@ RunOptions options(int64_t steps) {
   return o;
 }
 
-TEST(TrainingRun, ReportsEveryStepOnceInOrderWithItsLearningRate) {
+TEST(TrainLoop, ReportsEveryStepOnceInOrderWithItsLearningRate) {
   RunOptions o = options(7);
   o.eval_every = 3;
   Bench b(o);
@@ -75,7 +75,7 @@ TEST(TrainingRun, ReportsEveryStepOnceInOrderWithItsLearningRate) {
   EXPECT_EQ(record.evaluations[2].first, 7);
 }
 
-TEST(TrainingRun, AnEvaluationChangesNothing) {
+TEST(TrainLoop, AnEvaluationChangesNothing) {
   RunOptions often = options(6), never = options(6);
   often.eval_every = 1;
   Bench a(often), b(never, false);
@@ -89,7 +89,7 @@ TEST(TrainingRun, AnEvaluationChangesNothing) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(ra.steps[i].loss, rb.steps[i].loss) << i;
 }
 
-TEST(TrainingRun, OverfitsOneBatch) {
+TEST(TrainLoop, OverfitsOneBatch) {
   RunOptions o = options(60);
   o.overfit_one_batch = true;
   Bench b(o, false);
@@ -100,7 +100,7 @@ TEST(TrainingRun, OverfitsOneBatch) {
   EXPECT_EQ(b.loader.state().next, b.loader.windows_per_step()) << "more than one step's windows were taken";
 }
 
-TEST(TrainingRun, StopsAfterTheStepThatIsUnderWayAndReportsIt) {
+TEST(TrainLoop, StopsAfterTheStepThatIsUnderWayAndReportsIt) {
   Bench b(options(50));
   std::atomic<bool> stop{false};
   Record record;

@@ -1,5 +1,5 @@
-// The file of measured choices: written and read back it is the same; what is wrong with one is said in a
-// line; choices of another GPU or library are told from one's own.
+// The file of measured choices: written and read back it is the same; what is wrong with one is reported in a
+// line; choices of another GPU or library are recognised.
 #include "tune/tune_file.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(TuneFile, MergingKeepsOtherShapesOfAttention) {
   EXPECT_EQ(all.attention[0].tiles, with_attention().attention[0].tiles);
   EXPECT_FALSE(all.attention[1].shape.causal);
   EXPECT_EQ(all.attention[2].tiles, (AttentionTiles{128, 64, 2}));
-  EXPECT_EQ(merged(with_attention(), sample()).attention.size(), 2u);  // products tuned since
+  EXPECT_EQ(merged(with_attention(), sample()).attention.size(), 2u);  // GEMMs tuned since
 }
 
 TEST(TuneFile, MergingKeepsOtherProblemsAndReplacesTheSame) {

@@ -1,4 +1,4 @@
-// Which switch turns what on, and that all of them together are the optimized preset.
+// Which switch turns what on, and that all combined are the optimized preset.
 #include "studies/ablation/ablation_switches.h"
 
 #include <gtest/gtest.h>

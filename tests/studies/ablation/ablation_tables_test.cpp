@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "rows/row_values.h"
 #include "studies/ablation/ablation_charts.h"
 #include "support/ablation_rows.h"
 
@@ -25,17 +26,17 @@ std::size_t column(const TextTable& table, const char* title) {
 }
 
 TEST(AblationTables, SpeedUpsComeFromTheSamples) {
-  std::vector<json> rows = study();
+  std::vector<Json> rows = study();
   const TextTable table = speedup_table(ablation_lines(rows));
   const std::size_t speed = column(table, "speed-up");
   EXPECT_EQ(table[2][0], "fused_rope");
   EXPECT_EQ(table[2][speed], "1.25x");
-  EXPECT_EQ(table[3][speed], "1.000x (same)");
+  EXPECT_TRUE(table[3][speed].starts_with("1.000x (same: p ")) << table[3][speed];
   EXPECT_EQ(table[6][0], "+bf16");
   EXPECT_EQ(table[6][speed], "2.00x");
-  EXPECT_EQ(table[6][column(table, "foretold")], "2.00x");
-  EXPECT_EQ(table[6][column(table, "predicted ms")], "2.5");
-  EXPECT_EQ(table[6][column(table, "floor ms")], "1.5");
+  EXPECT_EQ(table[6][column(table, "by roofline")], "2.00x");
+  EXPECT_EQ(table[6][column(table, "own roofline ms")], "2.5");
+  EXPECT_EQ(table[6][column(table, "roofline ms")], "1.5");
   rows[1]["raw_samples"] = samples(40);
   EXPECT_EQ(speedup_table(ablation_lines(rows))[2][speed], "0.50x");
   rows[1]["raw_samples"] = {10.0, 11.0, 12.0};
@@ -43,8 +44,8 @@ TEST(AblationTables, SpeedUpsComeFromTheSamples) {
   EXPECT_EQ(speedup_table(ablation_lines(rows))[2][speed], "1.91x (too few samples)");
 }
 
-TEST(AblationTables, WhereTheyTookTurnsThoseCount) {
-  std::vector<json> rows = study();
+TEST(AblationTables, AlternatingSamplesCountWhereTheyExist) {
+  std::vector<Json> rows = study();
   rows[1]["baseline_samples"] = samples(48);  // the machine was slow by then, for both
   const TextTable table = speedup_table(ablation_lines(rows));
   EXPECT_EQ(table[2][column(table, "speed-up")], "3.00x");
@@ -52,9 +53,9 @@ TEST(AblationTables, WhereTheyTookTurnsThoseCount) {
 }
 
 // 3 % faster in every turn, while the machine becomes half as fast: two sets of samples overlap all the way.
-TEST(AblationTables, TurnsAreComparedOneByOne) {
-  std::vector<json> rows = study();
-  json own = json::array(), turns = json::array();
+TEST(AblationTables, PairsAreComparedOneByOne) {
+  std::vector<Json> rows = study();
+  Json own = Json::array(), turns = Json::array();
   for (int i = 0; i < 8; ++i) {
     turns.push_back(16 + 2.3 * i);
     own.push_back((16 + 2.3 * i) / (1.03 + 0.0001 * i));
@@ -62,17 +63,17 @@ TEST(AblationTables, TurnsAreComparedOneByOne) {
   rows[1]["raw_samples"] = own;
   rows[1]["baseline_samples"] = turns;
   const std::vector<AblationLine> lines = ablation_lines(rows);
-  EXPECT_EQ(lines[1].speed.verdict, Comparison::Verdict::faster);
+  EXPECT_EQ(lines[1].speed.significance, Comparison::Significance::faster);
   EXPECT_NEAR(lines[1].speed.ratio, 1.03035, 1e-9);
   EXPECT_NEAR(lines[1].speed.p, 2.0 / 256, 1e-12);
 }
 
 TEST(AblationTables, WhatIdenticalCodeShowsTooIsTheSame) {
-  std::vector<json> rows = study();
-  for (json& r : rows) {  // as on a GPU: the samples lie so close that any difference is significant
+  std::vector<Json> rows = study();
+  for (Json& r : rows) {  // as on a GPU: the samples lie so close that any difference is significant
     if (!r.contains("raw_samples")) continue;
-    const double ms = r["p50_ms"];
-    r["raw_samples"] = json::array();
+    const double ms = r["p50_ms"].get<double>();
+    r["raw_samples"] = Json::array();
     for (int i = 0; i < 8; ++i) r["raw_samples"].push_back(ms * (1 + 1e-6 * i));
   }
   const auto set = [&](std::size_t i, double ms) {
@@ -86,37 +87,39 @@ TEST(AblationTables, WhatIdenticalCodeShowsTooIsTheSame) {
   const std::vector<AblationLine> lines = ablation_lines(rows);
   const TextTable table = speedup_table(lines);
   const std::size_t speed = column(table, "speed-up");
-  EXPECT_EQ(table[2][speed], "0.998x (same)");
-  EXPECT_EQ(table[3][speed], "1.003x (same)");
+  EXPECT_EQ(table[2][speed], "0.998x (same: noise is 0.3 %)");
+  EXPECT_EQ(table[3][speed], "1.003x (same: noise is 0.3 %)");
   EXPECT_EQ(table[6][speed], "1.005x (faster)");
   EXPECT_EQ(table[8][speed], "0.997x (slower)");
-  EXPECT_TRUE(says(ablation_sentences(lines), "is 0.997x (slower): 0.3 % apart is the machine's doing"));
-  EXPECT_TRUE(says(ablation_sentences(lines), "by itself none makes the step faster"));
+  EXPECT_TRUE(
+      says(ablation_sentences(lines), "identical code: 0.997x (slower); rows within 0.3 % of the baseline"));
+  EXPECT_TRUE(says(ablation_sentences(lines), "no single switch makes the step significantly faster"));
   EXPECT_FALSE(speedups_json(lines)[1]["significant"].get<bool>());
   rows.pop_back();
   EXPECT_EQ(speedup_table(ablation_lines(rows))[3][speed], "1.003x (faster)") << "no more is known then";
 }
 
 TEST(AblationTables, WhatIsPredictedByOtherCeilingsIsNotCompared) {
-  std::vector<json> rows = study();
-  for (json& r : rows) r["ceilings"] = {{"copy", 2e10}};
-  EXPECT_EQ(ablation_lines(rows)[1].predicted, 1.25);
+  std::vector<Json> rows = study();
+  for (Json& r : rows) r["ceilings"] = {{"copy", 2e10}};
+  EXPECT_EQ(ablation_lines(rows)[1].own_roofline, 1.25);
   rows[1]["ceilings"]["copy"] = 1e10;
-  EXPECT_EQ(ablation_lines(rows)[1].predicted, 0);
-  EXPECT_EQ(ablation_lines(rows)[2].predicted, 20 / 20.01);
+  EXPECT_EQ(ablation_lines(rows)[1].own_roofline, 0);
+  EXPECT_EQ(ablation_lines(rows)[2].own_roofline, 20 / 20.01);
 }
 
 TEST(AblationTables, TheSumIsNamedByWhatItHas) {
-  std::vector<json> rows = study();
+  std::vector<Json> rows = study();
   rows[6] = added_row("recompute", {"fused_rope", "bf16", "recompute"}, 8, 3);
   rows.insert(rows.begin() + 3, row("alone", "recompute", 22, 4));
   const auto sum = [&] {
     for (const std::string& s : ablation_sentences(ablation_lines(rows))) {
-      if (s.find("peak memory") != std::string::npos) return s.substr(0, s.find(", 20 to "));
+      const std::size_t name = s.find(": ") + 2;
+      if (s.starts_with("fastest")) return s.substr(name, s.find(", 20 to ") - name);
     }
     return std::string();
   };
-  EXPECT_EQ(sum(), "all of them together") << "cuda_graph could not be timed";
+  EXPECT_EQ(sum(), "all combined") << "cuda_graph could not be timed";
   rows[7] = without_figures(rows[7], "no memory", "it needs more");
   EXPECT_EQ(sum(), "up to +bf16");
   rows.erase(rows.begin() + 7);
@@ -126,27 +129,45 @@ TEST(AblationTables, TheSumIsNamedByWhatItHas) {
   EXPECT_EQ(sum(), "up to +recompute without bf16");
   // One that finds no memory on the way stays on in the rows after it.
   rows[6]["switches"] = {"fused_rope", "bf16", "recompute"};
-  EXPECT_EQ(sum(), "all of them together");
+  EXPECT_EQ(sum(), "all combined");
+}
+
+// The last row need not be the best: here recompute, added last, takes time for memory.
+TEST(AblationTables, TheHeadlineIsTheFastestRowAndTheSmallest) {
+  std::vector<Json> rows = study();
+  rows[6] = added_row("recompute", {"fused_rope", "bf16", "recompute"}, 30, 3);
+  rows.insert(rows.begin() + 3, row("alone", "recompute", 33, 7));
+  std::vector<std::string> said = ablation_sentences(ablation_lines(rows));
+  EXPECT_EQ(said[0], "fastest: up to +bf16, 20 to 10 ms: 2.00x; peak memory 8.00 to 4.00 MiB, 0.50x");
+  EXPECT_EQ(said[1], "smallest: all combined, peak memory 8.00 to 3.00 MiB, 0.38x; 20 to 30 ms: 0.67x");
+  for (Json& r : rows) {
+    if (!r.contains("raw_samples") || text_at(r, "group") == "baseline") continue;
+    r["raw_samples"] = rows[0]["raw_samples"];
+    r["peak_bytes"] = rows[0]["peak_bytes"];
+  }
+  said = ablation_sentences(ablation_lines(rows));
+  EXPECT_EQ(said[0], "no row is significantly faster than the baseline");
+  EXPECT_EQ(said[1], "no row takes less memory than the baseline");
 }
 
 TEST(AblationTables, OneStepOfTheGateIsOne) {
-  std::vector<json> rows = study();
+  std::vector<Json> rows = study();
   rows[0]["gate_steps"] = 1;
   EXPECT_TRUE(
       says(ablation_sentences(ablation_lines(rows)), "gate: 1 step of training takes the baseline's"));
 }
 
 TEST(AblationTables, ARowThatDidNotPassHasNoFigureAndAReason) {
-  std::vector<json> rows = study();
-  rows[1] = without_figures(rows[1], "failed", "logits are off by 1, allowed are 2e-05");
+  std::vector<Json> rows = study();
+  rows[1] = without_figures(rows[1], "failed", "logits are off by 1, allowed is 2e-05");
   const std::vector<AblationLine> lines = ablation_lines(rows);
   const TextTable table = speedup_table(lines);
   EXPECT_EQ(table[2][1], "gate failed");
   for (std::size_t c = 2; c < table[2].size(); ++c) EXPECT_EQ(table[2][c], "-") << table[0][c];
-  EXPECT_EQ(table[4][1], "not available");
+  EXPECT_EQ(table[4][1], "unavailable");
   const std::vector<std::string> said = ablation_sentences(lines);
-  EXPECT_TRUE(says(said, "fused_rope: gate failed: logits are off by 1, allowed are 2e-05"));
-  EXPECT_TRUE(says(said, "cuda_graph: not available: cpu cannot capture a step"));
+  EXPECT_TRUE(says(said, "fused_rope: gate failed: logits are off by 1, allowed is 2e-05"));
+  EXPECT_TRUE(says(said, "cuda_graph: unavailable: cpu cannot capture a step"));
   EXPECT_FALSE(says(said, "+cuda_graph")) << "once is enough";
   EXPECT_FALSE(speedup_chart(lines).bars[1].value.has_value());
   // Times that were stored with a gate that failed are no figures either.
@@ -155,43 +176,45 @@ TEST(AblationTables, ARowThatDidNotPassHasNoFigureAndAReason) {
 }
 
 TEST(AblationTables, ConclusionsFollowTheRows) {
-  std::vector<json> rows = study();
+  std::vector<Json> rows = study();
   std::vector<std::string> said = ablation_sentences(ablation_lines(rows));
-  EXPECT_TRUE(says(said, "all of them together, 20 to 10 ms: 2.00x; peak memory 8.00 to 4.00 MiB, 0.50x"));
-  EXPECT_TRUE(says(said, "by itself fused_rope gains most: 1.25x"));
+  EXPECT_TRUE(says(
+      said, "fastest and smallest: all combined, 20 to 10 ms: 2.00x; peak memory 8.00 to 4.00 MiB, 0.50x"));
+  EXPECT_TRUE(says(said, "largest single gain: fused_rope, 1.25x"));
   EXPECT_TRUE(says(said, "4 steps of training take the baseline's loss from 5.5000 to 4.2500"));
-  EXPECT_TRUE(says(said,
-                   "against itself, at the end, is 1.000x (same), as it should be; rows no further than "
-                   "0.05 % from"));
+  EXPECT_TRUE(says(said, "at the end, identical code: 1.000x (same: p "));
+  EXPECT_TRUE(says(said, "; rows within 0.05 % of the baseline count as the same"));
   EXPECT_FALSE(says(said, "noisy"));
   rows[2] = row("alone", "bf16", 5, 5);
   rows[5]["verdict"] = "noisy";
   rows[7] = row("again", "", 12, 8);
   said = ablation_sentences(ablation_lines(rows));
-  EXPECT_TRUE(says(said, "by itself bf16 gains most: 4.00x"));
-  EXPECT_TRUE(says(said, "noisy, their means are not known to 5 %: +bf16"));
-  EXPECT_TRUE(says(said, "is 1.67x: 66.7 % apart is the machine's doing"));
+  EXPECT_TRUE(says(said, "fastest: bf16, 20 to 5 ms: 4.00x; peak memory 8.00 to 5.00 MiB"));
+  EXPECT_TRUE(says(said, "smallest: all combined, peak memory 8.00 to 4.00 MiB, 0.50x; 20 to 10 ms: 2.00x"));
+  EXPECT_TRUE(says(said, "largest single gain: bf16, 4.00x"));
+  EXPECT_TRUE(says(said, "noisy (±5 % not reached): +bf16"));
+  EXPECT_TRUE(says(said, "at the end, identical code: 1.67x; rows within 66.7 % of the baseline count as"));
   rows.erase(rows.begin());
   EXPECT_TRUE(says(ablation_sentences(ablation_lines(rows)), "there is no baseline"));
 }
 
-TEST(AblationTables, MemoryStandsBesideItsPrediction) {
-  std::vector<json> rows = study();
+TEST(AblationTables, MemoryIsShownNextToItsPrediction) {
+  std::vector<Json> rows = study();
   TextTable table = ablation_memory_table(ablation_lines(rows));
   EXPECT_EQ(table.size(), 8U) << "the baseline once";
   EXPECT_EQ(table[6][1], "4.00");
   EXPECT_EQ(table[6][column(table, "of baseline")], "0.50x");
   EXPECT_EQ(table[6][column(table, "activation")], "3.00");
-  EXPECT_EQ(table[4][1], "not available");
+  EXPECT_EQ(table[4][1], "unavailable");
   rows[5]["peak_bytes"] = 6 * 0x1p20;
   table = ablation_memory_table(ablation_lines(rows));
   EXPECT_EQ(table[6][1], "6.00");
-  EXPECT_EQ(table[6][column(table, "predicted")], "4.00");
+  EXPECT_EQ(table[6][column(table, "predicted MiB")], "4.00");
   EXPECT_EQ(ablation_memory_chart(ablation_lines(rows)).bars[5].value, 6.0);
 }
 
 TEST(AblationTables, TheGateShowsErrorsBesideWhatIsAllowed) {
-  std::vector<json> rows = study();
+  std::vector<Json> rows = study();
   rows[1]["gate_errors"]["logits"] = nullptr;  // it was not finite
   const TextTable table = gate_table(ablation_lines(rows));
   EXPECT_EQ(table[1][3], "not finite, of 2.0e-05");
@@ -200,7 +223,7 @@ TEST(AblationTables, TheGateShowsErrorsBesideWhatIsAllowed) {
 }
 
 TEST(AblationTables, OfTwoRowsOfOnePlaceTheLaterCounts) {
-  std::vector<json> rows = study();
+  std::vector<Json> rows = study();
   rows.push_back(row("alone", "fused_rope", 4, 8));
   std::reverse(rows.begin(), rows.end() - 1);  // and the order is the study's, not the file's
   const TextTable table = speedup_table(ablation_lines(rows));

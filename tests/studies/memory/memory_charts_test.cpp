@@ -1,18 +1,15 @@
 // The SVG and the page: what they show comes from the events.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "data/base64.h"
-#include "report/html/memory_html.h"
 #include "report/charts/memory_svg.h"
+#include "report/html/memory_html.h"
 #include "support/has.h"
 #include "support/memory_events.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
 
 std::string page_of(const MemoryRecord& r, const std::string& title) {
   std::string text;
@@ -38,7 +35,7 @@ TEST(MemorySvg, ShowsPhasesTagsAndThePeak) {
   const std::string other = memory_svg(r, analyse(r), "t");
   EXPECT_TRUE(has(other, "peak, backward 12.50 KiB"));
   r.timed = true;
-  EXPECT_TRUE(has(memory_svg(r, analyse(r), "t"), "time, 0.005 ms in all"));
+  EXPECT_TRUE(has(memory_svg(r, analyse(r), "t"), "time, 0.005 ms in total"));
   MemoryRecord empty;
   empty.scopes = {""};
   EXPECT_TRUE(has(memory_svg(empty, {}, "nothing"), "</svg>"));
@@ -48,15 +45,20 @@ TEST(MemoryPage, HoldsTheEventsAndNeedsNoNetwork) {
   const MemoryRecord r = small_record();
   const std::string page = page_of(r, "</script><b>odd title");
   EXPECT_FALSE(has(page, "http:") || has(page, "https:") || has(page, "src="));
-  const json head = json::parse(between(page, "<script id=\"head\" type=\"application/json\">", "</script>"));
+  EXPECT_LT(
+      page.find("<meta http-equiv=\"Content-Security-Policy\"\n content=\"default-src 'none'; script-src "
+                "'unsafe-inline'; style-src 'unsafe-inline'\">"),
+      page.find("<style>"))
+      << "a policy holds for what comes after it";
+  const Json head = Json::parse(between(page, "<script id=\"head\" type=\"application/json\">", "</script>"));
   EXPECT_EQ(head.at("title"), "</script><b>odd title");
   EXPECT_EQ(head.at("events"), 6);
-  EXPECT_EQ(head.at("peak"), json::array({3, 5632}));
+  EXPECT_EQ(head.at("peak"), Json::array({3, 5632}));
   EXPECT_EQ(head.at("before"), 0);
-  EXPECT_EQ(head.at("runs"), json::parse("[[0,0],[2,1],[4,3]]"));
+  EXPECT_EQ(head.at("runs"), Json::parse("[[0,0],[2,1],[4,3]]"));
   ASSERT_EQ(head.at("origins").size(), 4u);
   EXPECT_EQ(head["origins"][1],
-            json::array({"first (plain)", "layers.3.attention", "src/ops/one/one.cpp:7", 1, 4}));
+            Json::array({"first (plain)", "layers.3.attention", "src/ops/one/one.cpp:7", 1, 4}));
   const std::string words =
       *from_base64(between(page, "<script id=\"lives\" type=\"text/plain\">", "</script>"));
   ASSERT_EQ(words.size(), 4u * 16);

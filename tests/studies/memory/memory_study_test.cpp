@@ -1,4 +1,4 @@
-// Traces of real steps: what they record, that meta foretells them event by event, and the sweeps.
+// Traces of real steps: what they record, that meta predicts them event by event, and the sweeps.
 #include "studies/memory/memory_study.h"
 
 #include <gtest/gtest.h>
@@ -22,11 +22,12 @@ RankOptions pooled() {
   return o;
 }
 
-TEST(MemoryTrace, MetaForetellsEveryEvent) {
+TEST(MemoryTrace, MetaPredictsEveryEvent) {
   for (const Recompute& kind : {Recompute::none, Recompute::every(2), Recompute::nested}) {
     StepSpec spec = tiny_step();
     spec.model.recompute = kind;
-    const TracedStep run = trace_step(spec, pooled()), planned = trace_step(spec, planned_for(pooled()));
+    const MemoryTracedStep run = trace_step(spec, pooled()),
+                           planned = trace_step(spec, planned_for(pooled()));
     EXPECT_EQ(run.stats.peak_total, planned.stats.peak_total);
     ASSERT_EQ(run.record.events.size(), planned.record.events.size());
     for (std::size_t i = 0; i < run.record.events.size(); ++i) {
@@ -44,7 +45,7 @@ TEST(MemoryTrace, MetaForetellsEveryEvent) {
 
 TEST(MemoryTrace, AnalysisAndAllocatorAgree) {
   for (const StepMode mode : {StepMode::forward, StepMode::forward_backward, StepMode::full}) {
-    const TracedStep run = trace_step(tiny_step(mode), {});
+    const MemoryTracedStep run = trace_step(tiny_step(mode), {});
     const MemoryAnalysis a = analyse(run.record);
     EXPECT_EQ(a.peak.bytes, run.stats.peak_total);
     EXPECT_EQ(a.own_peak, run.stats.peak);
@@ -56,7 +57,7 @@ TEST(MemoryTrace, AnalysisAndAllocatorAgree) {
 TEST(MemoryTrace, KnowsTheWorkspaceThatTheRankHolds) {
   RankOptions rank;
   rank.device = Device::meta(DeviceType::cuda);
-  const TracedStep run = trace_step(tiny_step(StepMode::full), rank);
+  const MemoryTracedStep run = trace_step(tiny_step(StepMode::full), rank);
   const MemoryAnalysis a = analyse(run.record);
   EXPECT_GT(run.stats.peak[Tag::workspace], std::size_t{1} << 20);
   EXPECT_EQ(a.peak.bytes, run.stats.peak_total);
@@ -91,15 +92,15 @@ TEST(MemoryTrace, KnowsPhaseOpLayerAndLine) {
 }
 
 TEST(MemoryTrace, ARingKeepsTheLastEventsAndWhatWasInUseBefore) {
-  const TracedStep all = trace_step(tiny_step(), planned_for({}));
-  const TracedStep last = trace_step(tiny_step(), planned_for({}), {.most_events = 50});
+  const MemoryTracedStep all = trace_step(tiny_step(), planned_for({}));
+  const MemoryTracedStep last = trace_step(tiny_step(), planned_for({}), {.most_events = 50});
   ASSERT_EQ(last.record.events.size(), 50u);
   EXPECT_EQ(last.record.dropped, static_cast<int64_t>(all.record.events.size()) - 50);
   const MemoryAnalysis a = analyse(all.record), b = analyse(last.record);
   EXPECT_EQ(std::vector<std::size_t>(a.in_use.end() - 50, a.in_use.end()), b.in_use);
 }
 
-TEST(MemoryTrace, NobodyWatchesAfterwards) {
+TEST(MemoryTrace, NothingIsRecordedAfterwards) {
   RankContext ctx(planned_for(pooled()));
   MemoryRecord r;
   {
@@ -142,7 +143,7 @@ TEST(MemoryScaling, NaiveGrowsAsTheSquareFlashDoesNot) {
 // The formula of the textbook against the schedule itself.
 TEST(RecomputeSweep, FormulaFollowsThePrediction) {
   for (const char* attention : {"naive", "flash"}) {
-    SweepRequest q;
+    RecomputeSweepRequest q;
     q.spec = tiny_step();
     q.spec.model.layers = 16;
     q.spec.step.context = 256;
@@ -169,7 +170,7 @@ TEST(RecomputeSweep, FormulaFollowsThePrediction) {
 }
 
 TEST(RecomputeSweep, MeasuredIsPredicted) {
-  SweepRequest q;
+  RecomputeSweepRequest q;
   q.spec = tiny_step();
   q.ks = {1, 2};
   q.steps = 1;

@@ -6,7 +6,7 @@ namespace kiln {
 namespace {
 
 TEST(AccumulationStudy, Fp32GradientsDoNotGrowWorseWithMicroBatches) {
-  for (const AccumulationRow& row : gradient_accumulation({})) {
+  for (const GradAccumulationRow& row : gradient_accumulation({})) {
     ASSERT_EQ(row.cells.size(), 4u);
     const AccumulationCell &one = row.cells.front(), &most = row.cells.back();
     EXPECT_EQ(most.micro_batches, 64);
@@ -22,7 +22,8 @@ TEST(AccumulationStudy, Fp32GradientsDoNotGrowWorseWithMicroBatches) {
 
 TEST(AccumulationStudy, IsWhatWasPredicted) {
   for (uint64_t seed : {0, 1}) {
-    for (const AccumulationRow& row : gradient_accumulation({.batch = 5, .in = 33, .out = 7, .seed = seed})) {
+    for (const GradAccumulationRow& row :
+         gradient_accumulation({.batch = 5, .in = 33, .out = 7, .seed = seed})) {
       for (const AccumulationCell& c : row.cells) {
         if (row.policy.compute == DType::f32) {
           EXPECT_LT(c.error, 1e-6);

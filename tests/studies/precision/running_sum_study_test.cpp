@@ -10,13 +10,13 @@
 namespace kiln {
 namespace {
 
-const AccumulateRow& find(const AccumulateReport& r, DType accumulator, DType added, SumMethod method) {
-  for (const AccumulateRow& row : r.rows)
+const RunningSumRow& find(const RunningSumReport& r, DType accumulator, DType added, SumMethod method) {
+  for (const RunningSumRow& row : r.rows)
     if (row.accumulator == accumulator && row.added == added && row.method == method) return row;
   throw Error("no such row");
 }
 
-double sum_of(const AccumulateReport& r, DType accumulator, DType added, SumMethod m = SumMethod::plain) {
+double sum_of(const RunningSumReport& r, DType accumulator, DType added, SumMethod m = SumMethod::plain) {
   return find(r, accumulator, added, m).sum;
 }
 
@@ -39,7 +39,7 @@ TEST(FloatFormat, IsWhatTheTypesDo) {
 }
 
 TEST(AccumulateStudy, ThousandTimesAHundredth) {
-  const AccumulateReport r = accumulate_study({});
+  const RunningSumReport r = running_sum_study({});
   EXPECT_EQ(static_cast<float>(sum_of(r, DType::f32, DType::f32)), 10.0001335f);
   EXPECT_EQ(sum_of(r, DType::f16, DType::f16), 9.953125);
   EXPECT_EQ(static_cast<float>(sum_of(r, DType::f32, DType::f16)), 10.0021362f);
@@ -50,16 +50,16 @@ TEST(AccumulateStudy, ThousandTimesAHundredth) {
 }
 
 TEST(AccumulateStudy, SaysWhatLimitsEachSum) {
-  const AccumulateReport r = accumulate_study({});
+  const RunningSumReport r = running_sum_study({});
   EXPECT_EQ(find(r, DType::f32, DType::f32, SumMethod::plain).limit, SumLimit::spacing);
   EXPECT_EQ(find(r, DType::f32, DType::f16, SumMethod::plain).limit, SumLimit::value);
-  const AccumulateRow& stalled = find(r, DType::bf16, DType::bf16, SumMethod::plain);
+  const RunningSumRow& stalled = find(r, DType::bf16, DType::bf16, SumMethod::plain);
   EXPECT_EQ(stalled.limit, SumLimit::stalls);
   EXPECT_EQ(*stalled.stalls_at, 4);
   EXPECT_LT(stalled.increment, stalled.spacing / 2);
-  const AccumulateRow& exact = find(r, DType::f32, DType::bf16, SumMethod::plain);
+  const RunningSumRow& exact = find(r, DType::f32, DType::bf16, SumMethod::plain);
   EXPECT_EQ(std::abs(exact.error), exact.floor);
-  const AccumulateReport large = accumulate_study({.count = 100, .value = 1000, .runs = 2});
+  const RunningSumReport large = running_sum_study({.count = 100, .value = 1000, .runs = 2});
   EXPECT_EQ(find(large, DType::f16, DType::f16, SumMethod::plain).limit, SumLimit::range);
   EXPECT_EQ(find(large, DType::f16, DType::f16, SumMethod::stochastic).limit, SumLimit::range);
 }
@@ -68,8 +68,8 @@ TEST(AccumulateStudy, SaysWhatLimitsEachSum) {
 TEST(AccumulateStudy, PredictsEveryPlainSum) {
   for (double value : {0.01, 1.0, 0.5, 3.0, 0.1, 1e-6, 0.0009765625, 7.77, 1234.5, 65504.0}) {
     for (int64_t count : {1, 2, 3, 100, 1000, 4099, 20011}) {
-      const AccumulateReport r = accumulate_study({.count = count, .value = value, .runs = 2});
-      for (const AccumulateRow& row : r.rows) {
+      const RunningSumReport r = running_sum_study({.count = count, .value = value, .runs = 2});
+      for (const RunningSumRow& row : r.rows) {
         if (row.method == SumMethod::kahan || row.method == SumMethod::stochastic) continue;
         EXPECT_EQ(row.predicted, row.sum)
             << name_of(row.accumulator) << " += " << name_of(row.added) << ", " << count << " x " << value;
@@ -88,13 +88,13 @@ TEST(AccumulateStudy, PredictsEveryPlainSum) {
 }
 
 TEST(AccumulateStudy, FollowsCountAndValue) {
-  const AccumulateReport fewer = accumulate_study({.count = 100});
+  const RunningSumReport fewer = running_sum_study({.count = 100});
   EXPECT_NEAR(sum_of(fewer, DType::f32, DType::f32), 1, 1e-5);
   EXPECT_EQ(fewer.exact, 1);
-  const AccumulateReport more = accumulate_study({.count = 5000});
-  EXPECT_EQ(sum_of(more, DType::bf16, DType::bf16), 4.0);  // it stands still from 4 on
+  const RunningSumReport more = running_sum_study({.count = 5000});
+  EXPECT_EQ(sum_of(more, DType::bf16, DType::bf16), 4.0);  // it stalls at 4
   EXPECT_NEAR(sum_of(more, DType::f16, DType::f16), 32, 0.01);
-  const AccumulateReport ones = accumulate_study({.count = 300, .value = 1});
+  const RunningSumReport ones = running_sum_study({.count = 300, .value = 1});
   EXPECT_EQ(sum_of(ones, DType::bf16, DType::bf16), 256);  // where the spacing becomes 2
   EXPECT_EQ(sum_of(ones, DType::f16, DType::f16), 300);
   EXPECT_EQ(find(ones, DType::f16, DType::f16, SumMethod::plain).floor, 0);
@@ -103,30 +103,30 @@ TEST(AccumulateStudy, FollowsCountAndValue) {
 TEST(AccumulateStudy, KahanStaysWithinItsBound) {
   for (double value : {0.01, 0.3, 1.0, 12.0}) {
     for (int64_t count : {7, 1000, 4099}) {
-      const AccumulateReport r = accumulate_study({.count = count, .value = value, .runs = 2});
+      const RunningSumReport r = running_sum_study({.count = count, .value = value, .runs = 2});
       for (DType t : {DType::f16, DType::bf16}) {
-        const AccumulateRow& row = find(r, t, t, SumMethod::kahan);
+        const RunningSumRow& row = find(r, t, t, SumMethod::kahan);
         EXPECT_LE(std::abs(row.sum - row.predicted), row.bound)
             << name_of(t) << " " << count << " x " << value;
       }
     }
   }
-  const AccumulateReport r = accumulate_study({});
+  const RunningSumReport r = running_sum_study({});
   EXPECT_LE(std::abs(sum_of(r, DType::bf16, DType::bf16, SumMethod::kahan) - 10.009765625), 0.0625);
 }
 
 TEST(AccumulateStudy, StochasticRoundingIsRightOnAverage) {
   for (uint64_t seed : {0, 1, 2}) {
-    const AccumulateReport r = accumulate_study({.runs = 64, .seed = seed});
+    const RunningSumReport r = running_sum_study({.runs = 64, .seed = seed});
     for (DType t : {DType::f16, DType::bf16}) {
-      const AccumulateRow& row = find(r, t, t, SumMethod::stochastic);
+      const RunningSumRow& row = find(r, t, t, SumMethod::stochastic);
       EXPECT_LE(std::abs(row.sum - row.predicted), row.bound) << name_of(t);
       EXPECT_GT(row.spread, 0.7 * row.predicted_spread) << name_of(t);
       EXPECT_LT(row.spread, 1.4 * row.predicted_spread) << name_of(t);
     }
   }
   const auto mean = [](uint64_t seed) {
-    return sum_of(accumulate_study({.seed = seed}), DType::bf16, DType::bf16, SumMethod::stochastic);
+    return sum_of(running_sum_study({.seed = seed}), DType::bf16, DType::bf16, SumMethod::stochastic);
   };
   EXPECT_EQ(mean(3), mean(3));
   EXPECT_NE(mean(3), mean(4));

@@ -32,45 +32,45 @@ TEST(RunningSum, RoundsAsTheDtypeDoes) {
 }
 
 // Summands of one size: what the walk over binades finds exactly.
-TEST(SumForecast, ASumThatStallsIsForetold) {
+TEST(SumPrediction, ASumThatStallsIsPredicted) {
   const std::vector<double> ones(1000, 1.0);
-  const SumForecast f = forecast_sum(ones, kBf16, SumMethod::plain);
+  const SumPrediction f = predict_sum(ones, kBf16, SumMethod::plain);
   EXPECT_NEAR(1000 + f.bias, 256, 4);
   EXPECT_GE(f.worst, -f.bias / 2);
   const std::vector<double> few(200, 1.0);
-  EXPECT_EQ(forecast_sum(few, kBf16, SumMethod::plain).bias, 0);
-  EXPECT_EQ(forecast_sum(few, kBf16, SumMethod::plain).variance, 0);
+  EXPECT_EQ(predict_sum(few, kBf16, SumMethod::plain).bias, 0);
+  EXPECT_EQ(predict_sum(few, kBf16, SumMethod::plain).variance, 0);
   for (double x : {0.01, 0.3, 0.7}) {
     const double held = held_as<fp16>(x);
     const std::vector<double> same(1000, held);
     const double right = predict_plain_sum(DType::f16, held, 1000).sum;
-    EXPECT_NEAR(1000 * held + forecast_sum(same, kFp16, SumMethod::plain).bias, right, 0.01 * right) << x;
+    EXPECT_NEAR(1000 * held + predict_sum(same, kFp16, SumMethod::plain).bias, right, 0.01 * right) << x;
   }
 }
 
-TEST(SumForecast, MethodsHaveTheirLaws) {
+TEST(SumPrediction, MethodsHaveTheirErrors) {
   const std::vector<double> terms(512, 0.7);
-  const SumForecast plain = forecast_sum(terms, kBf16, SumMethod::plain),
-                    stochastic = forecast_sum(terms, kBf16, SumMethod::stochastic),
-                    kahan = forecast_sum(terms, kBf16, SumMethod::kahan), tree = forecast_tree(terms, kBf16);
+  const SumPrediction plain = predict_sum(terms, kBf16, SumMethod::plain),
+                      stochastic = predict_sum(terms, kBf16, SumMethod::stochastic),
+                      kahan = predict_sum(terms, kBf16, SumMethod::kahan), tree = predict_tree(terms, kBf16);
   EXPECT_EQ(stochastic.bias, 0);
   EXPECT_GT(stochastic.variance, 0);
   EXPECT_GT(std::abs(plain.bias), std::sqrt(stochastic.variance));
   EXPECT_LT(kahan.variance, stochastic.variance);
   EXPECT_LT(tree.worst, plain.worst);
-  EXPECT_EQ(forecast_sum({}, kBf16, SumMethod::plain).worst, 0);
+  EXPECT_EQ(predict_sum({}, kBf16, SumMethod::plain).worst, 0);
 }
 
-TEST(SumForecast, TreesOfNumbersThatFitRoundNothing) {
+TEST(SumPrediction, TreesOfNumbersThatFitRoundNothing) {
   const std::vector<double> whole = {1, 2, 3, 4, 5};
-  EXPECT_EQ(forecast_tree(whole, kBf16).variance, 0);
+  EXPECT_EQ(predict_tree(whole, kBf16).variance, 0);
   const std::vector<double> apart = {256, 1};
-  EXPECT_DOUBLE_EQ(forecast_tree(apart, kBf16).variance, 4.0 / 12);
-  EXPECT_DOUBLE_EQ(forecast_tree(apart, kBf16).worst, 1);
+  EXPECT_DOUBLE_EQ(predict_tree(apart, kBf16).variance, 4.0 / 12);
+  EXPECT_DOUBLE_EQ(predict_tree(apart, kBf16).worst, 1);
 }
 
 // x = 1 with a rate of 1/1024: in bf16 the average stops where the increment is under half a spacing.
-TEST(AverageForecast, StopsWhereTheLoopDoes) {
+TEST(AverageSumPrediction, StopsWhereTheLoopDoes) {
   for (int steps : {10, 700, 2000}) {
     bf16 loop(0.0f);
     double exact = 0;
@@ -80,11 +80,11 @@ TEST(AverageForecast, StopsWhereTheLoopDoes) {
       exact += (1 - exact) / 1024;
     }
     const std::vector<double> sample(8, 1.0);
-    const SumForecast f = forecast_average(sample, 1.0 / 1024, steps, kBf16, SumMethod::plain).back();
+    const SumPrediction f = predict_average(sample, 1.0 / 1024, steps, kBf16, SumMethod::plain).back();
     EXPECT_NEAR(exact + f.bias, static_cast<double>(static_cast<float>(loop)), 0.01 * exact) << steps;
   }
   const std::vector<double> sample(8, 1.0);
-  const auto all = forecast_average(sample, 1.0 / 1024, 5, kBf16, SumMethod::stochastic);
+  const auto all = predict_average(sample, 1.0 / 1024, 5, kBf16, SumMethod::stochastic);
   ASSERT_EQ(all.size(), 5u);
   EXPECT_EQ(all.back().bias, 0);
 }

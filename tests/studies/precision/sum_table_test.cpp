@@ -218,7 +218,7 @@ TEST(SumTables, ErrorsAreAsPredictedAndWithinTheBound) {
           EXPECT_LT(row.error, 1e-5);
           continue;
         }
-        // A quotient by a v that is lost follows no law of small errors.
+        // A quotient by a v that is lost does not follow the small-error estimate.
         if (row.dtype == DType::f16 && row.quantity == "weights") continue;
         EXPECT_GT(row.error, 0.4 * row.predicted);
         EXPECT_LT(row.error, 2.5 * row.predicted);

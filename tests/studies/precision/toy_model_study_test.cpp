@@ -14,15 +14,15 @@ std::map<std::string, DType> dtypes_of(const ToyModelRun& run) {
 }
 
 // What torch.autocast answers for the same model: weights, norm output, loss and gradients of weights in
-// fp32, what a product writes in 16 bits.
+// fp32, what a matmul writes in 16 bits.
 TEST(ToyModelStudy, AutocastKeepsWeightsNormLossAndGradientsInFp32) {
   const ToyModelReport report = toy_model_study({});
   ASSERT_EQ(report.runs.size(), 3u);
   for (const ToyModelRun& run : report.runs) {
     std::map<std::string, DType> seen = dtypes_of(run);
     const DType narrow = run.policy.compute;
-    for (const char* what : {"fc1 output", "ReLU output", "logits", "fc1.weight in its product",
-                             "fc2.weight in its product", "gradient of logits", "gradient of fc1 output"})
+    for (const char* what : {"fc1 output", "ReLU output", "logits", "fc1.weight in its matmul",
+                             "fc2.weight in its matmul", "gradient of logits", "gradient of fc1 output"})
       EXPECT_EQ(seen.at(what), narrow) << what;
     for (const char* what : {"fc1.weight", "norm.weight", "norm.bias", "fc2.weight", "norm mean", "norm rstd",
                              "norm output", "loss", "norm.weight in the norm", "gradient of fc1.weight",

@@ -2,10 +2,9 @@
 // events.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "studies/profile/profile.h"
-#include "kiln/profile_pages.h"
+#include "studies/profile/render.h"
 #include "support/gpu.h"
 #include "support/temp_folder.h"
 
@@ -31,8 +30,8 @@ class CudaProfile : public testing::Test {
   static StepProfile run(const ProfileRequest& r) {
     check_profile(r);
     ProfileReport report = run_profile(r, [](const std::string&) {});
-    EXPECT_TRUE(nlohmann::json::accept(profile_json(report)));
-    EXPECT_FALSE(profile_text(report).empty());
+    EXPECT_NO_THROW(Json::parse(written(profile_page(report), PageFormat::json)));
+    EXPECT_FALSE(written(profile_page(report), PageFormat::text).empty());
     return report.steps.at(0);
   }
 

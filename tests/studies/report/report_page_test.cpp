@@ -11,12 +11,12 @@ namespace {
 
 using namespace ablation_rows;
 
-TEST(ReportPage, TablesAndPicturesChangeWithTheRows) {
-  std::vector<json> rows = study();
+TEST(ReportPage, TablesAndChartsChangeWithTheRows) {
+  std::vector<Json> rows = study();
   const ReportPage page = make_report(rows, {"a line was left out"}, "report");
   EXPECT_EQ(page.rows, 8U);
   EXPECT_EQ(page.studies, 1U);
-  ASSERT_EQ(page.pictures.size(), 2U);
+  ASSERT_EQ(page.charts.size(), 2U);
   EXPECT_TRUE(has(page.markdown, "- a line was left out\n"));
   EXPECT_TRUE(has(page.markdown, "## Ablation 1: tiny, batch 2, context 64"));
   EXPECT_TRUE(has(page.markdown, "On cpu (Machine), build b1."));
@@ -27,13 +27,13 @@ TEST(ReportPage, TablesAndPicturesChangeWithTheRows) {
   const ReportPage other = make_report(rows, {}, "report");
   EXPECT_TRUE(has(other.markdown, "| +bf16 | 5 |"));
   EXPECT_TRUE(has(other.markdown, "20 to 5 ms: 4.00x"));
-  EXPECT_NE(other.pictures[0].svg, page.pictures[0].svg);
-  EXPECT_EQ(other.pictures[1].svg, page.pictures[1].svg) << "its memory is the same";
+  EXPECT_NE(other.charts[0].svg, page.charts[0].svg);
+  EXPECT_EQ(other.charts[1].svg, page.charts[1].svg) << "its memory is the same";
 }
 
 TEST(ReportPage, SeveralMachinesAndBuildsAreSaidAndKeptApart) {
-  std::vector<json> rows = study();
-  for (json r : study()) {
+  std::vector<Json> rows = study();
+  for (Json r : study()) {
     r["study"] = "s2";
     r["host"]["device_name"] = "Other";
     r["build_id"] = "b2";
@@ -41,15 +41,16 @@ TEST(ReportPage, SeveralMachinesAndBuildsAreSaidAndKeptApart) {
   }
   const ReportPage page = make_report(rows, {}, "report");
   EXPECT_EQ(page.studies, 2U);
-  EXPECT_EQ(page.pictures.size(), 4U);
+  EXPECT_EQ(page.charts.size(), 4U);
   EXPECT_TRUE(has(page.markdown, "rows of 2 machines: cpu (Machine); cpu (Other)"));
   EXPECT_TRUE(has(page.markdown, "rows of 2 builds: b1; b2"));
   EXPECT_TRUE(has(page.markdown, "On cpu (Other), build b2."));
 }
 
-json step_row(const char* dtype, double ms) {
-  json r = row("", "", ms, 4);
+Json step_row(const char* dtype, double ms) {
+  Json r = row("", "", ms, 4);
   r["command"] = "bench step";
+  r["status"] = "ok";
   r["mode"] = "full";
   r["preset"] = "optimized";
   r["dtype"] = dtype;
@@ -57,7 +58,7 @@ json step_row(const char* dtype, double ms) {
 }
 
 TEST(ReportPage, StepsAndMemoryHaveTheirTables) {
-  json memory = {{"command", "memory"},
+  Json memory = {{"command", "memory"},
                  {"size", "tiny"},
                  {"phase", "full"},
                  {"dtype", "fp32"},
@@ -67,46 +68,60 @@ TEST(ReportPage, StepsAndMemoryHaveTheirTables) {
                  {"floor_bytes", 0x1p20},
                  {"predicted_peak_bytes", 3 * 0x1p20},
                  {"measured_peak_bytes", nullptr}};
-  std::vector<json> rows = {
+  std::vector<Json> rows = {
       step_row("fp32", 10), step_row("bf16", 4), step_row("bf16", 5), memory, {{"command", "profile"}}};
   ReportPage page = make_report(rows, {}, "report");
   EXPECT_EQ(page.rows, 3U) << "of a row that was measured again the later counts, and profile has no table";
   EXPECT_TRUE(has(page.markdown, "5 stored rows, 3 of them below"));
-  EXPECT_TRUE(has(page.markdown, "| tiny | full | bf16 | 2 | 64 | optimized | - | - | 5 |"));
+  EXPECT_TRUE(has(page.markdown, "| tiny | bf16 | 64 | optimized | 5 |"));
   EXPECT_TRUE(has(page.markdown, "fp32 to bf16 (optimized)"));
-  EXPECT_TRUE(has(page.markdown, "| - | 3.00 | 1.00 | 3.00x |"));
+  EXPECT_TRUE(has(page.markdown, "| tiny | full | fp32 | 4 | 64 | 3.00 | 1.00 | 3.00x |"));
   EXPECT_FALSE(has(page.markdown, "machines")) << "a prediction is no machine's";
-  const std::string before = page.pictures[0].svg;
+  const std::string before = page.charts[0].svg;
   rows[1] = rows[2] = step_row("bf16", 8);
   page = make_report(rows, {}, "report");
-  EXPECT_NE(page.pictures[0].svg, before);
-  rows[2]["gate"] = "no memory";
+  EXPECT_NE(page.charts[0].svg, before);
+  rows[2]["status"] = "oom";
+  rows[2]["gate"] = "not-verified";
   rows[2].erase("p50_ms");
   EXPECT_TRUE(has(make_report(rows, {}, "report").markdown, "| OOM |"));
 }
 
+TEST(ReportPage, TimesThatWereComparedWithNothingAreLeftOut) {
+  std::vector<Json> rows = {step_row("fp32", 10), step_row("bf16", 5)};
+  rows[1]["gate"] = "not-verified";
+  ReportPage page = make_report(rows, {}, "report");
+  EXPECT_EQ(page.rows, 1U);
+  EXPECT_FALSE(has(page.markdown, "| bf16 |"));
+  EXPECT_FALSE(has(page.markdown, "Comparisons:"));
+  EXPECT_TRUE(
+      has(page.markdown, "- 1 row of bench step was compared with nothing (gate not-verified): left out"));
+  rows[0].erase("status");  // as an earlier kiln stored it, which passed it without a check
+  EXPECT_EQ(make_report(rows, {}, "report").rows, 0U);
+}
+
 TEST(ReportPage, RowsThatDifferAreKeptAndToldApart) {
-  json some = step_row("fp32", 10), other = step_row("fp32", 12);
+  Json some = step_row("fp32", 10), other = step_row("fp32", 12);
   some["clip"] = other["clip"] = 1.0;
   some["vocab"] = 256;
   other["vocab"] = 512;
-  std::vector<json> rows = {some, other};
+  std::vector<Json> rows = {some, other};
   std::string page = make_report(rows, {}, "report").markdown;
-  EXPECT_TRUE(has(page, "| recompute | graph | vocab | ms p50 |")) << page;
-  EXPECT_TRUE(has(page, "| - | - | 512 | 12 |"));
+  EXPECT_TRUE(has(page, "| ctx | vocab | preset | ms p50 |")) << page;
+  EXPECT_TRUE(has(page, "| 64 | 512 | optimized | 12 |"));
   EXPECT_FALSE(has(page, "clip")) << "all have the same";
   EXPECT_FALSE(has(page, "measured again"));
-  EXPECT_TRUE(has(make_report(rows, {}, "report").pictures[0].svg, "vocab 512"));
+  EXPECT_TRUE(has(make_report(rows, {}, "report").charts[0].svg, "vocab 512"));
   rows[1]["vocab"] = 256;
   rows[1]["tuned"] = "table";
-  EXPECT_TRUE(has(make_report(rows, {}, "report").markdown, "| graph | tuned | ms p50 |"));
+  EXPECT_TRUE(has(make_report(rows, {}, "report").markdown, "| preset | tuned | ms p50 |"));
   rows[1].erase("tuned");
   rows[1]["variant_set"] = "attention=flash";
-  EXPECT_TRUE(has(make_report(rows, {}, "report").markdown, "| graph | variant_set | ms p50 |"));
+  EXPECT_TRUE(has(make_report(rows, {}, "report").markdown, "| preset | variant_set | ms p50 |"));
   rows[1].erase("variant_set");
   const ReportPage merged = make_report(rows, {}, "report");
   EXPECT_EQ(merged.rows, 1U);
-  EXPECT_TRUE(has(merged.markdown, "- 1 row was measured again later: of each kind the latest is shown"));
+  EXPECT_TRUE(has(merged.markdown, "- 1 row was measured again later: only the latest of each is shown"));
   rows[0]["host"]["threads"] = 1;
   rows[1]["host"]["threads"] = 2;
   page = make_report(rows, {}, "report").markdown;
@@ -116,13 +131,13 @@ TEST(ReportPage, RowsThatDifferAreKeptAndToldApart) {
 }
 
 TEST(ReportPage, RowsOfAnyShapeAreSurvived) {
-  const std::vector<json> rows = {
+  const std::vector<Json> rows = {
       {{"command", "ablate"}},
-      {{"command", "ablate"}, {"group", 5}, {"gate", json::array()}, {"raw_samples", "x"}},
+      {{"command", "ablate"}, {"group", 5}, {"gate", Json::array()}, {"raw_samples", "x"}},
       {{"command", "bench step"}, {"host", 3}, {"p50_ms", "fast"}},
       {{"command", "memory"}, {"floor_bytes", 0}},
       {{"command", 7}},
-      json::object()};
+      Json::object()};
   EXPECT_GT(make_report(rows, {}, "report").rows, 0U);
   EXPECT_EQ(make_report({}, {}, "report").rows, 0U);
 }

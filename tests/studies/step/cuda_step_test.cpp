@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "studies/step/step.h"
 #include "perf/timing/device_ceilings.h"
+#include "studies/step/step.h"
 #include "support/gpu.h"
 
 namespace kiln {
@@ -32,7 +32,7 @@ TEST_F(CudaStepClock, MarksSeeWhatTheStreamDoesAndNotWhatTheHostDoes) {
   EXPECT_LT(marks.ms_between(1, 2), 19);
 }
 
-TEST_F(CudaStepClock, CeilingsAreThoseOfTheLibrarysProduct) {
+TEST_F(CudaStepClock, CeilingsAreThoseOfTheLibrarysMatmul) {
   RankContext ctx(gpu());
   const DeviceCeilings c = measure_device_ceilings(
       ctx, {.dtypes = {DType::bf16, DType::f32}, .copy = {1 << 26}, .product = 1024, .seconds_each = 1e-3});
@@ -42,7 +42,7 @@ TEST_F(CudaStepClock, CeilingsAreThoseOfTheLibrarysProduct) {
 }
 
 TEST_F(CudaStepClock, TheTimedStepIsAGraphAndItsPeakThePredictedOne) {
-  cli::BenchStepRequest r;
+  BenchStepRequest r;
   r.sizes = {find_model_size("nano")};
   r.contexts = {33};
   r.precisions = {Precision::bf16, Precision::fp32};
@@ -55,10 +55,10 @@ TEST_F(CudaStepClock, TheTimedStepIsAGraphAndItsPeakThePredictedOne) {
   r.split = why_no_kernel_times().empty();
   r.device = Device::cuda();
   r.begun = std::chrono::steady_clock::now();
-  cli::check_bench_step(r);
-  const cli::BenchStepReport report = cli::bench_step(r, [](const std::string&) {});
+  check_bench_step(r);
+  const BenchStepReport report = bench_step(r, [](const std::string&) {});
   ASSERT_EQ(report.rows.size(), 12U);
-  for (const cli::StepRow& row : report.rows) {
+  for (const StepRow& row : report.rows) {
     ASSERT_TRUE(row.timed()) << row.variant_set() << ": " << row.reason;
     EXPECT_EQ(row.captured, row.preset == "optimized") << row.variant_set();
     EXPECT_EQ(row.measured.peak_total, row.predicted.peak_total) << row.variant_set();
@@ -68,7 +68,7 @@ TEST_F(CudaStepClock, TheTimedStepIsAGraphAndItsPeakThePredictedOne) {
 // Of rows that were timed as graphs and of rows that were launched op by op.
 TEST_F(CudaStepClock, PartsAndGapsAddUpToTheTracedStep) {
   if (const std::string why = why_no_kernel_times(); !why.empty()) GTEST_SKIP() << why;
-  cli::BenchStepRequest r;
+  BenchStepRequest r;
   r.sizes = {find_model_size("tiny")};
   r.contexts = {128};
   r.precisions = {Precision::bf16};
@@ -80,10 +80,10 @@ TEST_F(CudaStepClock, PartsAndGapsAddUpToTheTracedStep) {
   r.kernels = 5;
   r.device = Device::cuda();
   r.begun = std::chrono::steady_clock::now();
-  cli::check_bench_step(r);
-  const cli::BenchStepReport report = cli::bench_step(r, [](const std::string&) {});
+  check_bench_step(r);
+  const BenchStepReport report = bench_step(r, [](const std::string&) {});
   ASSERT_EQ(report.rows.size(), 4U);
-  for (const cli::StepRow& row : report.rows) {
+  for (const StepRow& row : report.rows) {
     ASSERT_TRUE(row.timed()) << row.variant_set() << ": " << row.reason;
     ASSERT_TRUE(row.split && row.split->kernels);
     const KernelSplit& split = *row.split->kernels;
@@ -122,7 +122,7 @@ TEST_F(CudaStepClock, RecordsOfAGraphNameItsNodes) {
   KernelTimes times;
   EXPECT_THROW(KernelTimes(), Error);  // one at a time
   RankContext ctx(gpu());
-  StepRun step(ctx, spec);
+  SyntheticStep step(ctx, spec);
   auto trace = [&] {
     ctx.synchronize();
     times.start();

@@ -45,7 +45,7 @@ TEST(StepSplit, AKernelIsOfItsOpsPart) {
         Named{"masked_softmax", kOurs, KernelPart::attention}, Named{"softmax", kOurs, KernelPart::pointwise},
         Named{"rope", kOurs, KernelPart::pointwise}, Named{"adamw", kOurs, KernelPart::update},
         Named{"sgd", kOurs, KernelPart::update}, Named{"square_sum", kOurs, KernelPart::scalars},
-        Named{"judge_step", kOurs, KernelPart::scalars}}) {
+        Named{"finish_step_scalars", kOurs, KernelPart::scalars}}) {
     TracedOp o;
     o.op = n.op;
     EXPECT_EQ(name_of(part_of(kernel(n.kernel, 0, 0, 1), &o)), name_of(n.part)) << n.op << " " << n.kernel;
@@ -61,7 +61,7 @@ TEST(StepSplit, PartsOverlapAndGapsAddUpToTheStep) {
   for (double t : {100'000.0, 110'000.0})
     steps.push_back(traced({"linear", "rms_norm"},
                            {kernel("nvjet_a", 0, t + 1000, t + 6000),
-                            kernel(kOurs, 1, t + 5000, t + 8000),  // a millisecond beside the product
+                            kernel(kOurs, 1, t + 5000, t + 8000),  // a millisecond overlapping the matmul
                             copy(-1, t + 9500, t + 10000)},
                            t, t + 10'000));
   const KernelSplit split = split_of(steps);
@@ -112,7 +112,7 @@ TEST(StepSplit, OneNameMayServeTwoParts) {
 TEST(StepSplit, FloorsCountWhereTheKernelsAre) {
   const Rates best{1e9, 1e6};  // a flop takes a nanosecond, a byte a microsecond
   const KernelSplit split = split_of({traced({{"linear"}}, {kernel("nvjet", 0, 0, 12000)}, 0, 12000)});
-  const std::vector<PartTime> parts = with_predictions(
+  const std::vector<PartTime> parts = with_rooflines(
       split,
       {op("linear", "lt", Pass::forward, {4e6, 10}),
        op("linear_cross_entropy", "fused", Pass::forward, {2e6, 0}),
@@ -124,13 +124,13 @@ TEST(StepSplit, FloorsCountWhereTheKernelsAre) {
   ASSERT_EQ(parts.size(), 5U);
   EXPECT_EQ(parts[0].what, KernelPart::gemm);
   EXPECT_DOUBLE_EQ(parts[0].ms, 12);
-  EXPECT_DOUBLE_EQ(parts[0].predicted_ms, 4 + 2 + 1);
+  EXPECT_DOUBLE_EQ(parts[0].roofline_ms, 4 + 2 + 1);
   EXPECT_DOUBLE_EQ(parts[0].cost.flops, 7e6);
   EXPECT_EQ(parts[1].what, KernelPart::loss);
-  EXPECT_DOUBLE_EQ(parts[1].predicted_ms, 3 + 1);
+  EXPECT_DOUBLE_EQ(parts[1].roofline_ms, 3 + 1);
   EXPECT_EQ(parts[1].kernels, 0);  // ops without kernels are shown too
   EXPECT_EQ(parts[2].what, KernelPart::attention);
-  EXPECT_DOUBLE_EQ(parts[2].predicted_ms, 8);
+  EXPECT_DOUBLE_EQ(parts[2].roofline_ms, 8);
   EXPECT_EQ(parts[3].what, KernelPart::pointwise);
   EXPECT_EQ(parts[4].what, KernelPart::update);
 }

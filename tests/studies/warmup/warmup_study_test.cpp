@@ -93,7 +93,7 @@ TEST(FirstStep, WhatPassesBesideTheDevicesWorkIsSaid) {
   const FirstStepParts most = split_first_step(f);
   EXPECT_EQ(most.hidden, f.steady);
   EXPECT_LT(most.rest, 0);
-  f.gpu = false;  // where the host does the work nothing passes beside it
+  f.gpu = false;  // where the host does the work nothing overlaps it
   EXPECT_EQ(split_first_step(f).hidden, 0);
 }
 

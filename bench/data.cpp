@@ -1,12 +1,12 @@
 // How fast text becomes batches: splitting into words, training a BPE of 10,000 tokens, encoding, loading.
 // One thread each.
 //
-//   build/bench_data                 on 10 MB of made text
-//   build/bench_data --text FILE     on a text of your own (its first 10 MB)
+//   build/bench_data                 on 10 MB of synthetic text
+//   build/bench_data --text FILE     on your own text (its first 10 MB)
 //
-// The made text: a lexicon of 80,000 words of one to six syllables, drawn by Zipf's law (the word of rank r
-// with weight 1 / (r + 2.7)), with capitals, punctuation, numbers and lines; no stretch repeats. Everything
-// from Philox, so it is the same text everywhere.
+// The synthetic text: a lexicon of 80,000 words of one to six syllables, drawn by Zipf's law (the word of
+// rank r with weight 1 / (r + 2.7)), with capitals, punctuation, numbers and lines; no stretch repeats.
+// Everything from Philox, so it is the same text everywhere.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

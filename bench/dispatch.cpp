@@ -2,7 +2,7 @@
 // 1 microsecond an op, so that the host stays ahead of any GPU kernel worth launching.
 //
 // On `meta` the call does everything but the kernel, so its time is the dispatch alone. The `cpu` rows run
-// the real kernels on tensors of one row of 8, which adds the kernel and its hand-over to the thread pool (of
+// the real kernels on tensors of one row of 8, which adds the kernel and its dispatch to the thread pool (of
 // one).
 //
 // Calls are timed in steps of 96, the length of a small model's forward. Dropping a step's tape afterwards is

@@ -16,7 +16,7 @@ double element(DType t, const void* data, int64_t i) {
   });
 }
 
-// fp32 sums of thousands of products lie near 1e-6; a C in bf16 is rounded to 8 bits at the end.
+// fp32 sums of thousands of terms are off by about 1e-6; a C in bf16 is rounded to 8 bits at the end.
 double allowed_for(DType out) { return out == DType::f32 ? 1e-5 : 0x1p-7; }
 
 double distance(double difference, double norm) {

@@ -1,4 +1,4 @@
-// Do the libraries compute the same product? Asked before any of them is timed: a fast wrong answer is no
+// Do the libraries compute the same matmul? Checked before any of them is timed: a fast wrong answer is no
 // row.
 #pragma once
 

@@ -1,13 +1,13 @@
-// kiln's matrix products beside oneDNN's and OpenBLAS's, in one run on one machine.
+// kiln's GEMMs compared with oneDNN's and OpenBLAS's, in one run on one machine.
 //
 //   make bench-peers                              two threads, squares and the model's shapes, fp32 and bf16
 //   build/bench_cpu_gemm_peers --quick --threads 1
 //
-// The libraries take turns within each round: a few calls each, after a pause in which the others' threads
+// The libraries alternate within each round: a few calls each, after a pause in which the others' threads
 // stop spinning. Medians over all rounds. oneDNN's bf16 is tried in a child process first, because some
-// versions die of an illegal instruction where a virtual machine hides the tile palette; that is a row, not a
-// crash. All multiply the same matrices, and their results are compared first: a row in which one is wrong
-// says so, has no figures, and makes the program end with status 1.
+// versions crash with an illegal instruction where a virtual machine hides the tile palette; that is a row,
+// not a crash. All multiply the same matrices, and their results are compared first: a row in which one is
+// wrong says so, has no figures, and makes the program end with status 1.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,7 +86,7 @@ void race(std::vector<Entrant>& entrants, double flops) {
   }
 }
 
-// The three products of a linear layer as a library sees them.
+// The three GEMMs of a linear layer as a library sees them.
 PeerProblem problem_of(const Size& s, const BenchForm& form, DType dtype, const void* x, const void* w,
                        const void* dy, void* out) {
   const DType narrow = dtype;
@@ -285,8 +285,7 @@ int main_of(int argc, char** argv) {
              ceilings.flops_for(DType::bf16, ctx.traits().isa).all / 1e9);
   const bool f32_right = run_dtype(ctx, o, DType::f32, "");
   const std::string died = try_in_child("--probe-onednn-bf16");
-  fmt::print("\n{}",
-             died.empty() ? "" : fmt::format("oneDNN bf16, tried in a process of its own: {}\n", died));
+  fmt::print("\n{}", died.empty() ? "" : fmt::format("oneDNN bf16, tried in its own process: {}\n", died));
   const bool bf16_right = run_dtype(ctx, o, DType::bf16, died);
   return f32_right && bf16_right ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 // usage: mpirun -n N bench_mpi_allreduce [BYTES...]
-// One all-reduce of fp32, called bare and through kiln's communicator, in turns within one run, so that what
-// else the machine does hits all alike. Times are of the slowest rank; the median and the quarter points are
-// printed.
+// One all-reduce of fp32, called bare and through kiln's communicator, alternately within one run, so that
+// other load on the machine affects both alike. Times are of the slowest rank; the median and the quarter
+// points are printed.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   {
     RankContext ctx(options);
     MpiOptions ranked, engine;
-    engine.sums = RankSums::engine;
+    engine.reduction = ReductionOrder::library;
     Communicator ours(ctx, mpi->transport(ctx.backend(), ranked)),
         theirs(ctx, mpi->transport(ctx.backend(), engine));
     if (mpi->rank() == 0)

@@ -1,4 +1,4 @@
-// Matrix products of other libraries behind one interface, so that the bench can go round them. A library
+// GEMMs of other libraries behind one interface, so that the bench can loop over them. A library
 // that was not found at configure time is its no_<name>.cpp.
 #pragma once
 

@@ -3,6 +3,7 @@
 
     build-cuda/kiln bench flash --table tokens16k --variant auto --json > rows.json
     python3 bench/peers/torch_attention.py --table tokens16k --kiln rows.json
+    python3 bench/peers/torch_attention.py --table tokens16k --rows peers.jsonl   # for kiln report --rows ... --peers
 
 tables    grid         batch 1, one head, causal, seq 128..65536, d 16..128, bf16 and fp32
           tokens16k    16,384 tokens, 2048 wide (2000 for heads of 80), causal and full
@@ -13,11 +14,11 @@ backends  cudnn, fa2 (FlashAttention-2), fa2_det (the same with torch.use_determ
           steps has each twice: alone the gradients of q, k and v are left apart; `+stack` packs them as a model needs
           them, which kiln's gradients are from the start.
 
-Tensors lie as kiln's do: [batch, tokens, heads, width]. FLOPs are counted as kiln counts them: two products of the seen
+Tensors lie as kiln's do: [batch, tokens, heads, width]. FLOPs are counted as kiln counts them: two matmuls over the seen
 pairs forward, five backward. Before every call a buffer of four times the L2 cache is written, outside the marks. Each
 pass is timed as a captured CUDA graph and as calls queued behind a hold, and the faster median counts; `how` says
 which. Results are compared with `math` in fp64 on a smaller shape first. Each backend runs in a process of its own, so
-that one that fails takes nobody along; what a backend cannot do is a row that says why.
+that one that fails does not end the others; what a backend cannot do is a row that says why.
 
 Ratios are kiln's speed over the peer's: above 1 kiln is faster. Exit status 1 when no cell could be measured, 3 where
 there is no PyTorch or no GPU.
@@ -32,13 +33,17 @@ import sys
 import time
 import warnings
 
+import peer_rows
 from torch_here import torch_or_none
 
 PASSES = ("forward", "backward", "both")
-PRODUCTS = {"forward": 2, "backward": 5, "both": 7}
+MATMULS = {"forward": 2, "backward": 5, "both": 7}
 BACKENDS = {"bf16": ["cudnn", "fa2", "fa2_det", "math"], "fp16": ["cudnn", "fa2", "fa2_det", "math"],
             "fp32": ["efficient", "math"]}  # fmt: skip
 KNOWN = ["cudnn", "fa2", "fa2_det", "efficient", "math"]
+NAMES = {"cudnn": "cuDNN", "fa2": "FlashAttention-2", "fa2_det": "FlashAttention-2, deterministic",
+         "efficient": "memory-efficient", "math": "math"}  # fmt: skip
+ALLOWED = 0.03  # of a result, relative to fp64
 MATH_BYTES = 2 << 30
 HOLD = 8_000_000  # cycles, about 5 ms: while the host queues a group of calls
 GROUP = 10
@@ -69,7 +74,7 @@ def cells_of(table, dtypes):
 
 def flops_of(c, what):
     pairs = c["seq"] * (c["seq"] + 1) // 2 if c["causal"] else c["seq"] ** 2
-    return PRODUCTS[what] * 2 * c["d"] * pairs * c["batch"] * c["heads"]
+    return MATMULS[what] * 2 * c["d"] * pairs * c["batch"] * c["heads"]
 
 
 def key_of(c):
@@ -112,17 +117,21 @@ class Calls:
 
 
 def check(torch, c, backend):
-    """Throws where results are far from those of `math` in fp64, on a shape of at most two heads and 512 tokens."""
+    """Throws where results are far from those of `math` in fp64, on a shape of at most two heads and 512 tokens. The
+    largest error otherwise, and the shape."""
     small = dict(c, batch=1, heads=min(2, c["heads"]), seq=min(512, c["seq"]), packed=False)
     calls, exact = Calls(torch, small, backend), Calls(torch, dict(small, dtype="fp64"), "math")
     exact.leaves = [leaf.detach().double().requires_grad_() for leaf in calls.leaves]
     exact.given = calls.given.double()
     out, right = calls.forward(), exact.forward()
     results = [out, *calls.backward(out, False)]
+    largest = 0.0
     for name, a, b in zip(("o", "dq", "dk", "dv"), results, [right, *exact.backward(right, False)]):
         error = ((a.double() - b).norm() / b.norm()).item()
-        if not error < 0.03:
+        if not error < ALLOWED:
             raise RuntimeError("%s is off by %.1e" % (name, error))
+        largest = max(largest, error)
+    return {"relative_error": largest, "checked_shape": {k: small[k] for k in ("batch", "heads", "seq", "d")}}
 
 
 def samples_of(torch, run, flushed, order):
@@ -180,9 +189,9 @@ def captured_runs(torch, calls):
 def measure(torch, c, backend, stack, flushed, order):
     if backend == "math" and c["batch"] * c["heads"] * c["seq"] ** 2 * 4 > MATH_BYTES:
         raise RuntimeError("its scores would take more than 2 GiB")
-    check(torch, c, backend)
+    checked = check(torch, c, backend)
     calls = Calls(torch, c, backend, stack)
-    row = {"ms": {}, "how": {}}
+    row = {"ms": {}, "how": {}, "samples": {}, "checked": checked}
     ways = [("queued", lambda: queued_runs(calls)), ("graph", lambda: captured_runs(torch, calls))]
     for way, make in ways:
         try:
@@ -194,9 +203,10 @@ def measure(torch, c, backend, stack, flushed, order):
             continue
         for name in order["passes"]:
             samples_of(torch, runs[name], flushed, dict(order, iters=1, min_seconds=order["warmup"], max_seconds=10))
-            ms = statistics.median(samples_of(torch, runs[name], flushed, order))
+            samples = samples_of(torch, runs[name], flushed, order)
+            ms = statistics.median(samples)
             if ms < row["ms"].get(name, float("inf")):
-                row["ms"][name], row["how"][name] = ms, way
+                row["ms"][name], row["how"][name], row["samples"][name] = ms, way, samples
         del runs
     return row
 
@@ -220,7 +230,7 @@ def worker(order):
             try:
                 answer = measure(torch, c, backend, order["stack"], flushed, order)
             except torch.OutOfMemoryError as why:
-                answer = {"error": "out of memory: " + " ".join(str(why).split())[:120]}
+                answer = {"error": "out of memory: " + " ".join(str(why).split())[:120], "status": "oom"}
             except RuntimeError as why:
                 reasons = [" ".join(str(w.message).split()) for w in told]  # sdpa_kernel's reasons are warnings
                 reasons = [r.split(" (Triggered")[0][:150] for r in reasons]
@@ -244,12 +254,34 @@ def answers_of(order, limit):
         new = [json.loads(line) for line in out.splitlines() if line.startswith("{") and line.endswith("}")]
         answers += new
         if len(answers) < len(cells):
-            answers.append({"error": why})
+            answers.append({"error": why, "status": "timeout" if why.startswith("not done after") else "failed"})
         fruitless = fruitless if new else fruitless + 1
-    return answers + [{"error": "not tried: " + why}] * (len(cells) - len(answers))
+    return answers + [{"error": "not tried: " + why, "status": "skipped"}] * (len(cells) - len(answers))
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
+
+
+def stored_rows(table, row, passes, version, host):
+    """For --rows: a line for each pass of a cell, or the one that says why there is none."""
+    what = {key: row[key] for key in ("dtype", "causal", "packed", "batch", "heads", "seq", "d")}
+    backend, _, stack = row["backend"].partition("+")
+    peer = (NAMES[backend], "gradients gathered" if stack else "", version)
+    command = "bench leaderboard flash" if table == "leaderboard" else "bench flash"
+    what = dict(table=table, op="attention", **what)
+    if "error" in row:
+        # What a backend cannot do it says in its own words; the check says of a result that it is off.
+        wrong = "is off by" in row["error"]
+        status = row.get("status") or ("failed" if wrong else "unsupported")
+        gate = "failed" if wrong else "not-verified"
+        return [peer_rows.row(command, {**what, "pass": p}, peer, host, status, gate, reason=row["error"]) for p in passes]
+    rows = []
+    for p in passes:
+        timing, flops = peer_rows.timing_of(row["samples"][p]), flops_of(row, p)
+        rows.append(peer_rows.row(command, {**what, "pass": p}, peer, host, "ok", "passed", how=row["how"][p],
+                                  allowed_error=ALLOWED, **row["checked"], **timing, flops=flops,
+                                  tflops=flops / timing["p50_ms"] / 1e9))  # fmt: skip
+    return rows
 
 
 def kiln_rows(path, variant, passes):
@@ -310,11 +342,12 @@ def main():
     parser.add_argument("--seq", help="only cells of these lengths")
     parser.add_argument("--d", help="only cells of these widths")
     parser.add_argument("--iters", type=int, default=50, help="timed calls (default 50)")
-    parser.add_argument("--seconds", type=float, default=2, help="most for one pass of a cell (default 2)")
+    parser.add_argument("--seconds", type=float, default=2, help="time limit for one pass of a cell (default 2)")
     parser.add_argument("--kiln", help="what `kiln bench flash --json` or `leaderboard flash --json` printed")
     parser.add_argument("--variant", default="auto", help="of kiln, among its rows (default auto)")
     parser.add_argument("--limit", type=float, default=550, help="seconds for a backend (default 550)")
-    parser.add_argument("--json", help="write the rows to this file as well")
+    parser.add_argument("--json", help="write the table to this file as well")
+    parser.add_argument("--rows", help="append a line of JSON for each pass to this file: what kiln report --peers reads")
     arguments = parser.parse_args()
     dtypes = arguments.dtype.split(",") if arguments.dtype else None
     for t in dtypes or []:
@@ -348,7 +381,7 @@ def main():
         titles += "".join("%10s" % ("kiln " + p) for p in short) + "".join("%8s" % (p + " x") for p in short)
         titles += "  variant"
     print("%-5s %-13s %5s %5s %6s %4s  %-15s" % ("dtype", "form", "batch", "heads", "seq", "d", "backend") + titles)
-    rows = []
+    rows, version, host = [], peer_rows.version_of(torch), peer_rows.host_of(torch)
     for backend in KNOWN:
         mine = [c for c in cells if backend in (wanted or BACKENDS[c["dtype"]])]
         for stack in (False, True) if arguments.table == "steps" and mine else (False,) if mine else ():
@@ -358,6 +391,8 @@ def main():
                 if "ms" in row and key_of(c) in kiln:
                     row["kiln"] = kiln[key_of(c)]
                 rows.append(row)
+                if arguments.rows:
+                    peer_rows.append(arguments.rows, stored_rows(arguments.table, row, passes, version, host))
                 print(line_of(row, passes), flush=True)
     for line in summary_of(rows, passes):
         print(line)

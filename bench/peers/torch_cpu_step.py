@@ -5,10 +5,10 @@
 
 Both train the same model (embedding, pre-norm blocks with rotary attention and SwiGLU, untied head) on the same number
 of tokens a step: forward, loss, backward, clipping at 1.0, AdamW. PyTorch's is written as one would write it for speed:
-q, k and v in one product, gate and up in one, scaled_dot_product_attention, F.rms_norm, fused AdamW; bf16 is
-torch.autocast over fp32 weights, beside kiln's bf16 with exact master weights. --compile adds torch.compile.
+q, k and v in one matmul, gate and up in one, scaled_dot_product_attention, F.rms_norm, fused AdamW; bf16 is
+torch.autocast over fp32 weights, against kiln's bf16 with exact master weights. --compile adds torch.compile.
 
-They take turns in every round: PyTorch's process waits, idle, while kiln's runs. A figure is the median of the steps of
+They alternate in every round: PyTorch's process waits, idle, while kiln's runs. A figure is the median of the steps of
 all rounds after warm-up; kiln's come from the seconds in its metrics.jsonl, without the first and the last step, so its
 start does not count. Exit status 1 when one of the two could not be measured.
 """
@@ -40,7 +40,7 @@ def param_count(size, vocab):
     return 2 * vocab * c + size["layers"] * (4 * c * c + 3 * c * f + 2 * c) + c
 
 
-# --- PyTorch's half: a process of its own, told what to do in lines of JSON ------------------------------------------
+# --- PyTorch's half: its own process, told what to do in lines of JSON ------------------------------------------
 
 
 def build_model(torch, size, vocab, context):
@@ -109,7 +109,7 @@ def make_optimizer(torch, model):
     try:
         return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), fused=True)
     except (RuntimeError, TypeError) as why:  # before PyTorch 2.4 the CPU had none
-        print("fused AdamW is not to be had (%s); the plain one is used" % why, file=sys.stderr)
+        print("fused AdamW is not available (%s); the plain one is used" % why, file=sys.stderr)
         return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95))
 
 
@@ -165,7 +165,7 @@ def worker(threads):
                 built.clear()  # one model at a time
                 built[key] = TorchStep(torch, order)
             print(json.dumps({"seconds": built[key].samples(order["seconds"])}), flush=True)
-        except Exception as why:  # torch.compile fails in many ways; a row says so and the rest goes on
+        except Exception as why:  # torch.compile fails in many ways; a row says so and the rest continues
             built.clear()
             print(json.dumps({"error": " ".join(str(why).split())[:200] or type(why).__name__}), flush=True)
 
@@ -184,7 +184,7 @@ class Torch:
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
-            return {"error": "PyTorch's process ended with status %s" % self.process.wait()}
+            return {"error": "PyTorch's process exited with status %s" % self.process.wait()}
         return json.loads(line)
 
     def measure(self, order):
@@ -211,9 +211,9 @@ def run_kiln(kiln, order, threads, steps):
     folder = tempfile.mkdtemp(prefix="kiln_peer_")
     command = [
         kiln, "train", "--json", "--out", os.path.join(folder, "run"), "--size", order["size"],
-        "--vocab", str(order["vocab"]), "--batch", str(order["batch"]), "--context", str(order["context"]),
+        "--train-bpe", str(order["vocab"]), "--batch", str(order["batch"]), "--ctx", str(order["context"]),
         "--precision", order["precision"], "--threads", str(threads), "--steps", str(steps), "--lr", "1e-4", "--sample-tokens", "0",
-        "--held-out", "0",
+        "--val-fraction", "0",
     ]  # fmt: skip
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -289,7 +289,7 @@ def table(rows):
             continue
         peers = [o for o in rows if o["workload"] == r["workload"] and o["threads"] == r["threads"]
                  and o["program"] != "kiln" and "ms" in o]  # fmt: skip
-        # Beside the faster of the two, where torch.compile was asked for as well.
+        # Beside the faster of the two, where torch.compile was requested as well.
         ratio = min(o["ms"] for o in peers) / r["ms"] if r["program"] == "kiln" and peers else None
         lines.append(head + "%9.1f %10.0f %12s" % (r["ms"], r["tokens_per_s"], "%.2fx" % ratio if ratio else ""))
     return "\n".join(lines)
@@ -301,9 +301,9 @@ def main():
         return 0
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kiln", default="build/kiln", help="the program (default build/kiln)")
-    parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count() or 1], help="each in turn")
-    parser.add_argument("--rounds", type=int, default=2, help="turns of each program (default 2)")
-    parser.add_argument("--seconds", type=float, default=2.5, help="of steps in each turn (default 2.5)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count() or 1], help="alternately")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of each program (default 2)")
+    parser.add_argument("--seconds", type=float, default=2.5, help="seconds of steps in each round (default 2.5)")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--json", help="write the rows to this file as well")
     arguments = parser.parse_args()
@@ -318,7 +318,7 @@ def main():
     rows = compare(arguments)
     print(table(rows))
     versions = sorted({r["version"] for r in rows if r["version"]})
-    print("\nmedians; torch %s; %d s in all" % (", ".join(versions), time.time() - begin))
+    print("\nmedians; torch %s; %d s total" % (", ".join(versions), time.time() - begin))
     if arguments.json:
         with open(arguments.json, "w", encoding="ascii") as file:
             json.dump(rows, file, indent=1)

@@ -1,4 +1,4 @@
-"""PyTorch with a GPU, or the reason why not: what every GPU peer begins with."""
+"""PyTorch with a GPU, or the reason why not: the first step of every GPU peer."""
 
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's kernels on the shapes `kiln bench op` is judged at, eager and compiled, timed under CUDA graphs.
+"""PyTorch's kernels on the reference shapes of `kiln bench op`, eager and compiled, timed under CUDA graphs.
 
     python3 bench/peers/torch_kernels.py [--only rms_norm,swiglu] [--json rows.json]
     python3 bench/peers/torch_kernels.py --modes eager,compile,liger --liger Liger-Kernel/src
@@ -9,7 +9,7 @@ vocabularies of 32,000 and 151,936; AdamW over 1.0 billion fp32 parameters. GB/s
 input read once and every output written once, whatever the implementation moves besides; the same bytes as kiln's cost
 functions state, so the columns compare with `kiln bench op`.
 
-Each row is captured as a CUDA graph of several calls on sets of tensors that take turns, so neither Python nor the cache
+Each row is captured as a CUDA graph of several calls on alternating sets of tensors, so neither Python nor the cache
 is in the time; the one row that cannot be captured is timed as it is and says so. `liger` takes Liger-Kernel's functions from
 the folder that --liger names, or from the installed package. Exit status 1 when a row failed, 3 where there is no PyTorch
 or no GPU.
@@ -63,7 +63,7 @@ def head(vocab):
         def call(x):
             return F.cross_entropy(F.linear(x, weight).float(), targets)
         call.targets = targets
-        # The product and not the bytes bounds it: ms and memory are what counts.
+        # Compute bound: ms and memory are what counts.
         return call, [(ROWS, COLS)], [weight], 0, 0
     return make
 
@@ -132,7 +132,7 @@ def run_case(torch, name, mode):
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     grads = [torch.randn_like(o) if o.dim() else torch.ones_like(o) for o in outputs]
 
-    # Results live until their set's next turn: memory given back at once would be written again while it is still in
+    # Results live until their set's next round: memory freed at once would be written again while it is still in
     # the cache, and never reach the memory that is being measured.
     kept = [None] * sets
 

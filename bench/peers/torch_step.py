@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's whole training step on a GPU, on the shapes of `kiln bench step`.
 
-    python3 bench/peers/torch_step.py --sizes small,medium --modes eager,compile,graph --json rows.json
+    python3 bench/peers/torch_step.py --sizes small,medium --modes eager,compile,graph --rows rows.jsonl
+    kiln report --rows runs/results.jsonl --peers rows.jsonl
 
 The model is the one kiln trains: pre-norm blocks of RMSNorm, rotary embedding (rotate-half), causal attention and SwiGLU,
 no biases, untied head, mean cross-entropy. A step is forward, backward and AdamW, without clipping.
@@ -10,22 +11,26 @@ modes     naive    every op as a textbook writes it: scores in memory, AdamW par
           eager    scaled_dot_product_attention, F.rms_norm, packed projections, fused AdamW
           compile  the same through torch.compile
           graph    the same, and forward, backward and AdamW captured as one CUDA graph (capturable AdamW)
-policy    master   bf16 weights and products, fp32 master weights and moments (kiln's bf16)
-          autocast fp32 weights, products cast by torch.autocast
+policy    master   bf16 weights and matmuls, fp32 master weights and moments (kiln's bf16)
+          autocast fp32 weights, matmuls cast by torch.autocast
           pure     bf16 weights, gradients and moments (kiln's pure-bf16)
 
 Each mode and size runs in a process of its own with a time limit, so that one that runs out of memory or compiles for
 ever is a row and not the end. Times come from CUDA events around each step, queued without the host waiting in between.
-Exit status 1 when a row could not be measured, 3 where there is no PyTorch or no GPU.
+After that two blocks of the same width are compared with `naive` in fp32 on the same weights, loss and every gradient, by the
+same code (but for the graph's capture): the row's gate. A row whose gate did not pass enters no table.
+Exit status 1 when a row could not be measured or did not pass, 3 where there is no PyTorch or no GPU.
 """
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
 import time
 
+import peer_rows
 from torch_here import torch_or_none
 
 # d_model, d_ff, layers, heads: as `kiln sizes` has them.
@@ -37,10 +42,14 @@ SIZES = {
     "2.7b": (2560, 10240, 32, 32),
 }
 MODES = ["naive", "eager", "compile", "graph"]
+CHECK = {"batch": 1, "ctx": 128, "layers": 2}
+# How far the loss and each gradient may be from fp32, relative: a wrong mask, rotation or factor is off by more.
+LIMITS = {"bf16": (0.01, 0.2), "tf32": (0.003, 0.03), "fp32": (1e-4, 1e-3)}
 
 
-def param_count(size, vocab):
-    c, f, layers, _ = SIZES[size]
+def param_count(size, vocab, layers=None):
+    c, f, all_layers, _ = SIZES[size]
+    layers = layers or all_layers
     return 2 * vocab * c + layers * (4 * c * c + 3 * c * f + 2 * c) + c
 
 
@@ -53,9 +62,10 @@ def model_flops(size, batch, ctx, vocab):
 # --- one mode of one size, in its own process ------------------------------------------------------------------------
 
 
-def build_model(torch, size, ctx, vocab, naive):
+def build_model(torch, size, ctx, vocab, naive, layers=None):
     nn, F = torch.nn, torch.nn.functional
     C, FF, L, H = SIZES[size]
+    L = layers or L
     D = C // H
 
     class RmsNorm(nn.Module):
@@ -127,8 +137,9 @@ def build_model(torch, size, ctx, vocab, naive):
         angle = torch.cat((angle, angle), dim=-1)[:, None, :]  # [T, 1, D]
         mask = torch.ones(ctx, ctx, dtype=torch.bool).triu(1) if naive else None
     found = sum(p.numel() for p in model.parameters())
-    if found != param_count(size, vocab):
-        raise RuntimeError("the model has %d parameters, not %d" % (found, param_count(size, vocab)))
+    expected = param_count(size, vocab, layers)
+    if found != expected:
+        raise RuntimeError("the model has %d parameters, not %d" % (found, expected))
     return model, (angle.cos(), angle.sin(), mask)
 
 
@@ -175,6 +186,64 @@ def make_step(torch, order):
     return step, loss_out
 
 
+def unpacked(named, size):
+    """Tensors of the packed projections under the names, and as the parts, that the naive model has."""
+    c, f, _, _ = SIZES[size]
+    packs = {"qkv": (("q", "k", "v"), c), "gate_up": (("gate", "up"), f)}
+    found = {}
+    for name, tensor in named.items():
+        stem, _, leaf = name.rpartition(".")
+        block, _, last = stem.rpartition(".")
+        if last not in packs:
+            found[name] = tensor
+            continue
+        parts, rows = packs[last]
+        for part, piece in zip(parts, tensor.split(rows)):
+            found["%s.%s.%s" % (block, part, leaf)] = piece
+    return found
+
+
+def check(torch, order):
+    """The row's gate: loss and gradients of two blocks against the naive model in fp32, on the same weights."""
+    mode, bf16 = order["mode"], order["dtype"] == "bf16"
+    torch.compiler.reset()  # what was compiled for the timed shape has had its time
+    build = (torch, order["size"], CHECK["ctx"], order["vocab"])
+    model, constants = build_model(*build, mode == "naive", CHECK["layers"])
+    if bf16 and order["policy"] in ("master", "pure"):
+        model = model.to(torch.bfloat16)
+    exact, exact_constants = build_model(*build, True, CHECK["layers"])
+    weights = {name: p.detach().float() for name, p in model.named_parameters()}
+    exact.load_state_dict(unpacked(weights, order["size"]))
+    shape = (CHECK["batch"], CHECK["ctx"])
+    tokens = torch.randint(0, order["vocab"], shape, device="cuda")
+    targets = torch.randint(0, order["vocab"], shape, device="cuda")
+    call = torch.compile(model) if mode in ("compile", "graph") else model
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=bf16 and order["policy"] == "autocast"):
+        loss = call(tokens, targets, *constants)
+    loss.backward()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    right = exact(tokens, targets, *exact_constants)
+    right.backward()
+    expected = {name: p.grad for name, p in exact.named_parameters()}
+    errors = {"loss": abs(loss.item() - right.item()) / abs(right.item())}
+    grads = {name: p.grad.float() for name, p in model.named_parameters()}
+    for name, grad in unpacked(grads, order["size"]).items():
+        errors[name] = ((grad - expected[name]).norm() / expected[name].norm()).item()
+    limits = {name: LIMITS[order["dtype"]][name != "loss"] for name in errors}
+    worst = max(errors, key=lambda name: errors[name] / limits[name] if math.isfinite(errors[name]) else math.inf)
+    passed = all(errors[name] <= limits[name] for name in errors)  # a NaN is not
+    error = errors[worst] if math.isfinite(errors[worst]) else None  # JSON has no word for the others
+    return {"gate": "passed" if passed else "failed", "relative_error": error, "allowed_error": limits[worst],
+            "worst_tensor": worst, "checked_shape": dict(CHECK)}  # fmt: skip
+
+
+def gate_of(torch, order):
+    try:
+        return check(torch, order)
+    except Exception as why:  # the times are worth keeping; without a gate they enter no table
+        return {"gate": "not-verified", "gate_reason": " ".join(str(why).split())[:200] or type(why).__name__}
+
+
 def worker(order):
     import torch
 
@@ -192,7 +261,7 @@ def worker(order):
                 first = time.perf_counter() - begin
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
-    run = step
+    run, graph = step, None
     if order["mode"] == "graph":
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -213,8 +282,11 @@ def worker(order):
         raise RuntimeError("the loss is %s" % loss.item())
     # Of the whole process: a replay allocates nothing, its peak was that of the capture.
     peak = torch.cuda.max_memory_allocated()
-    print(json.dumps({"ms": times, "peak": peak, "reserved": torch.cuda.max_memory_reserved(), "first_s": first,
-                      "loss": loss.item(), "torch": torch.__version__}))  # fmt: skip
+    answer = {"ms": times, "peak": peak, "reserved": torch.cuda.max_memory_reserved(), "first_s": first,
+              "loss": loss.item(), "torch": torch.__version__}  # fmt: skip
+    run = graph = step = loss = None  # gives the timed model's memory back
+    answer["gate"] = gate_of(torch, order)
+    print(json.dumps(answer))
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -225,11 +297,28 @@ def measure(order, limit):
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
-        return {"error": "not done after %d s" % limit}
+        return {"error": "not done after %d s" % limit, "status": "timeout"}
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["exit status %d" % done.returncode]
-        return {"error": lines[-1][:200]}
+        return {"error": lines[-1][:200], "status": "oom" if "OutOfMemoryError" in lines[-1] else "failed"}
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def stored_row(order, answer, version, host):
+    """For --rows. The step is kiln's `full` one: one micro-step, no clipping."""
+    what = {key: order[key] for key in ("size", "dtype", "policy", "batch", "ctx", "vocab")}
+    what.update(mode="full", micro_steps=1, clip=0, warmups=order["warmup"])
+    peer = ("PyTorch", order["mode"], version)
+    if "error" in answer:
+        return peer_rows.row("bench step", what, peer, host, answer["status"], reason=answer["error"])
+    flops = model_flops(order["size"], order["batch"], order["ctx"], order["vocab"])
+    timing = peer_rows.timing_of(answer["ms"])
+    gate = dict(answer["gate"])
+    status = "failed" if gate["gate"] == "failed" else "ok"
+    return peer_rows.row("bench step", what, peer, host, status, gate.pop("gate"), **gate, **timing, flops=flops,
+                         tflops=flops / timing["p50_ms"] / 1e9, peak_bytes=answer["peak"],
+                         reserved_bytes=answer["reserved"], first_step_ms=1e3 * answer["first_s"],
+                         last_loss=answer["loss"])  # fmt: skip
 
 
 def row_of(order, answer):
@@ -242,16 +331,16 @@ def row_of(order, answer):
                 std_ms=statistics.stdev(answer["ms"]) if len(answer["ms"]) > 1 else 0.0,
                 peak_mib=answer["peak"] / 2**20, reserved_mib=answer["reserved"] / 2**20,
                 tokens_per_s=order["batch"] * order["ctx"] / p50 * 1e3, tflops=flops / p50 / 1e9,
-                first_step_s=answer["first_s"], loss=answer["loss"], torch=answer["torch"])  # fmt: skip
+                first_step_s=answer["first_s"], loss=answer["loss"], torch=answer["torch"], gate=answer["gate"])  # fmt: skip
 
 
 def line_of(row):
     head = "%-8s %-8s %-5s %-8s" % (row["size"], row["mode"], row["dtype"], row["policy"])
     if "error" in row:
         return head + "  " + row["error"]
-    return head + "%9.3f %9.3f %8.3f %10.0f %8.1f %9.0f %8.1f" % (
+    return head + "%9.3f %9.3f %8.3f %10.0f %8.1f %9.0f %8.1f  %s" % (
         row["p50_ms"], row["mean_ms"], row["std_ms"], row["tokens_per_s"], row["tflops"], row["peak_mib"],
-        row["first_step_s"])  # fmt: skip
+        row["first_step_s"], row["gate"]["gate"])  # fmt: skip
 
 
 def names(text, known, parser, option):
@@ -277,27 +366,32 @@ def main():
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--limit", type=float, default=110, help="seconds for a mode of a size (default 110)")
-    parser.add_argument("--json", help="write the rows to this file as well")
+    parser.add_argument("--json", help="write the table to this file as well")
+    parser.add_argument("--rows", help="append a line of JSON for each row to this file: what kiln report --peers reads")
     arguments = parser.parse_args()
     sizes = names(arguments.sizes, list(SIZES), parser, "--sizes")
     modes = names(arguments.modes, MODES, parser, "--modes")
     torch = torch_or_none()
     if torch is None:
         return 3
-    print("%-8s %-8s %-5s %-8s%9s %9s %8s %10s %8s %9s %8s" % (
-        "size", "mode", "dtype", "policy", "ms p50", "mean", "std", "tokens/s", "TFLOP/s", "peak MiB", "first s"))  # fmt: skip
+    version, host = peer_rows.version_of(torch), peer_rows.host_of(torch)
+    print("%-8s %-8s %-5s %-8s%9s %9s %8s %10s %8s %9s %8s  %s" % (
+        "size", "mode", "dtype", "policy", "ms p50", "mean", "std", "tokens/s", "TFLOP/s", "peak MiB", "first s", "gate"))  # fmt: skip
     rows = []
     for size in sizes:
         for mode in modes:
             order = {"size": size, "mode": mode, "dtype": arguments.dtype, "policy": arguments.policy,
                      "batch": arguments.batch, "ctx": arguments.ctx, "vocab": arguments.vocab,
                      "warmup": max(3, arguments.warmup), "steps": arguments.steps}  # fmt: skip
-            rows.append(row_of(order, measure(order, arguments.limit)))
+            answer = measure(order, arguments.limit)
+            rows.append(row_of(order, answer))
+            if arguments.rows:
+                peer_rows.append(arguments.rows, [stored_row(order, answer, version, host)])
             print(line_of(rows[-1]), flush=True)
     if arguments.json:
         with open(arguments.json, "w", encoding="ascii") as file:
             json.dump(rows, file, indent=1)
-    return 1 if any("error" in row for row in rows) else 0
+    return 1 if any("error" in row or row["gate"]["gate"] != "passed" for row in rows) else 0
 
 
 if __name__ == "__main__":

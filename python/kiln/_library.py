@@ -72,13 +72,13 @@ class CudaFailure(KilnError):
 
 
 def candidates():
-    """Where libkiln.so is looked for when nobody says: beside the package, then in the build folder of its source."""
+    """Where libkiln.so is looked for by default: next to the package, then in the build folder of its source."""
     here = Path(__file__).resolve().parent
     return [here / "libkiln.so", here.parent.parent / "build-cuda" / "libkiln.so"]
 
 
 def find_library(path=None):
-    """The given path, else $KILN_LIBRARY, else the first of candidates() that exists. What was asked for by name and is
+    """The given path, else $KILN_LIBRARY, else the first of candidates() that exists. What was given by name and is
     not there is an error."""
     asked = path or os.environ.get("KILN_LIBRARY")
     if asked:
@@ -177,7 +177,7 @@ class Library:
         )
 
     def backward(self, device, problem, q, k, v, o, lse, dout, dq, dk, dv, workspace, workspace_bytes, stream):
-        """A gradient nobody wants is None."""
+        """A gradient that is not needed is None."""
         self._check(
             self._c.kiln_attention_backward(
                 self._context(device), problem, q, k, v, o, lse, dout, dq, dk, dv, workspace, workspace_bytes, stream

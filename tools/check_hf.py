@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds kiln's model folders to Hugging Face transformers, both ways. Not needed to build or test.
+"""Checks kiln's model folders against Hugging Face transformers, both ways. Not needed to build or test.
 
 usage: tools/check_hf.py write BUILD FOLDER    kiln's half: models and their logits (BUILD: build, with kiln, kiln_logits)
        tools/check_hf.py check FOLDER          transformers' half: loads them and compares; saves models of its own

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds kiln's tokenizers to Hugging Face `tokenizers` and to `tiktoken`. Not needed to build or test.
+"""Checks kiln's tokenizers against Hugging Face `tokenizers` and `tiktoken`. Not needed to build or test.
 
 usage: tools/check_tokenizers.py make  KILN FOLDER     kiln's half: texts, tokenizers, ids (KILN: build/kiln)
        tools/check_tokenizers.py check FOLDER          the others' half, where the two packages are installed

@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
 # usage: tools/demo.sh KILN [RUN]
-# Trains a small language model on kiln's own sources for about two minutes and a half, then lets it write. The number
-# of steps follows from how fast this machine is. Then turns every optimization on by itself and all of them together,
+# Trains a small language model on kiln's own sources for about two minutes and a half, then samples from it. The number
+# of steps follows from how fast this machine is. Then turns every optimization on by itself and all combined,
 # behind a quality gate, and writes a report of that: a minute, two at most on two cores. The run is kept in RUN (default
 # runs/demo); an earlier one there is moved aside.
-#   DEMO_SECONDS=60   train for about so long
+#   DEMO_SECONDS=60   approximate training time
 set -euo pipefail
 kiln=$1 run=${2:-runs/demo}
 seconds=${DEMO_SECONDS:-150}
 
 # What they are and why: docs/training.md, "The demo".
 size=micro batch=8 context=128
-settings=(--size "$size" --vocab 1024 --batch "$batch" --context "$context" --precision bf16 --lr 4e-3 --held-out 0.03)
+settings=(--size "$size" --train-bpe 1024 --batch "$batch" --ctx "$context" --precision bf16 --lr 4e-3 --val-fraction 0.03)
 
 echo "measuring how many steps fit into $seconds s"
 trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
 rate=$("$kiln" train "${settings[@]}" --steps 20 --sample-tokens 0 --out "$trial/run" --json 2>/dev/null |
   sed -n 's/^ *"tokens_per_s": \([0-9]*\).*/\1/p')
-[[ -n $rate ]] || { echo "demo: the trial run said nothing; run: $kiln train ${settings[*]} --steps 20" >&2; exit 1; }
+[[ -n $rate ]] || { echo "demo: the trial run printed nothing; run: $kiln train ${settings[*]} --steps 20" >&2; exit 1; }
 steps=$((seconds * rate / (batch * context)))
 ((steps >= 200)) || steps=200
 ((steps <= 6000)) || steps=6000
 
-echo "training $steps steps; Ctrl-C stops after the step under way and saves"
+echo "training $steps steps; Ctrl-C stops after the current step and saves"
 echo
 "$kiln" train "${settings[@]}" --steps "$steps" --eval-every $((steps / 5)) --out "$run" --fresh
 
@@ -41,10 +41,10 @@ echo "--- kiln report"
 "$kiln" report --out "$run"
 echo "(ablate and report took $((SECONDS - begun)) s)"
 echo
-echo "all of it is in $run:"
+echo "everything is in $run:"
 echo "  checkpoints/     models; each is a Hugging Face folder with its tokenizer"
 echo "  metrics.jsonl    every step"
 echo "  events.out.*     the same for TensorBoard: tensorboard --logdir $run"
-echo "  report.md        what the optimizations gain in time and memory, with pictures in report/"
+echo "  report.md        what the optimizations gain in time and memory, with charts in report/"
 echo "  results.jsonl    the rows behind it"
-echo "more text from it: $kiln sample --checkpoint $run --prompt 'Tensor '"
+echo "more samples: $kiln sample --checkpoint $run --prompt 'Tensor '"

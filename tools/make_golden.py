@@ -34,7 +34,7 @@ try:
 except ImportError:
     sys.exit("make_golden.py needs PyTorch, and this Python has none: run it where `import torch` works")
 
-MOST_BYTES = 400 * 1000  # of all files together: they live in the repository
+MOST_BYTES = 400 * 1000  # total of all files: they live in the repository
 IGNORE = -100
 
 
@@ -443,10 +443,10 @@ def square_sum():
         yield {"name": name, "options": {}, "inputs": {"grads": grads}, "outputs": outputs}
 
 
-def judge_step():
+def finish_step_scalars():
     for name, max_norm in [("clipped", 1.0), ("within", 1000.0)]:
         leaf = torch.zeros(97, dtype=torch.float64, requires_grad=True)
-        grads = Draw("judge_step", name).normal(97)
+        grads = Draw("finish_step_scalars", name).normal(97)
         leaf.grad = grads.clone()
         norm = torch.nn.utils.clip_grad_norm_([leaf], max_norm)
         clip = torch.linalg.vector_norm(leaf.grad) / norm  # PyTorch divides by norm + 1e-6
@@ -458,9 +458,9 @@ def judge_step():
         }
 
 
-# Every op of `kiln ops` but draw_weights, whose numbers are those of our own generator (tests/base/rng_test.cpp).
+# Every op of `kiln ops` but init_weights, whose numbers are those of our own generator (tests/base/rng_test.cpp).
 OPS = [
-    accumulate_loss, adamw, add, add_rms_norm, attention, batched_matmul, cross_entropy, embedding, judge_step,
+    accumulate_loss, adamw, add, add_rms_norm, attention, batched_matmul, cross_entropy, embedding, finish_step_scalars,
     layer_norm, linear, linear_cross_entropy, masked_softmax, mul, mul_columns, mul_rows, relu, rms_norm, rope,
     row_mean, rsqrt, scale, sgd, silu, softmax, square, square_sum, sub, swiglu, weighted_sum,
 ]  # fmt: skip
@@ -519,7 +519,7 @@ def main():
             f.write(text)
         os.replace(path + ".part", path)
         print("%-22s %6d bytes  %d cases" % (name, len(text), text.count('"name":')))
-    print("%d bytes in all, torch %s" % (total, torch.__version__))
+    print("%d bytes in total, torch %s" % (total, torch.__version__))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def decays(name):
     return not name.endswith("norm.weight")
 
 
-def draw_weights(tied):
+def init_weights(tied):
     """fp32. Norms are not all ones, so that a norm whose weight were left out would show."""
     generator = torch.Generator(device="cpu")
     generator.manual_seed(20260 + tied)
@@ -94,7 +94,7 @@ def draw_weights(tied):
 
 
 def draw_batches():
-    """Two batches in turn, so that ten steps learn something: tokens at random; most targets follow from the token."""
+    """Two alternating batches, so that ten steps learn something: tokens at random; most targets follow from the token."""
     generator = torch.Generator(device="cpu")
     generator.manual_seed(31)
     size = (2, BATCH, CONTEXT)
@@ -257,7 +257,7 @@ def main():
         "decay": DECAY, "max_norm": MAX_NORM, "fp32_distance": {},
     }  # fmt: skip
     for model, tied in (("untied", False), ("tied", True)):
-        weights = draw_weights(tied)
+        weights = init_weights(tied)
         wide = train(weights, tokens, targets, torch.float64)
         narrow = train(weights, tokens, targets, torch.float32)
         worst = lambda part: max(distance(narrow[part][k], wide[part][k]) for k in weights)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Two types of one qualified name in different files are one to the linker, which keeps the inline functions of
-# whichever it meets first; no compiler sees both. Lists them, and fails if there are any.
+# whichever it sees first; no compiler sees both. Lists them, and fails if there are any.
 #   tools/one_definition.sh [FOLDER...]     the folders hold what is linked into one program
 # Reads text, not C++: it follows braces, namespaces and definitions at namespace level, which is all that
 # clang-formatted sources need. Types in anonymous namespaces, inside others and specialisations are left alone.
@@ -49,7 +49,7 @@ function open_brace(    name) {
     kind[depth] = "namespace"
   } else if (!outside && head ~ /(^|[ >])(struct|class|union|enum|enum class) [A-Za-z_0-9]+( final)? ?(:[^:].*)?$/ && head !~ /\(/) {
     name = head; sub(/^.*(struct|class|union|enum) /, "", name)
-    if (head ~ / :[^:]/) {  # bases may name types too: only what stands before them counts
+    if (head ~ / :[^:]/) {  # bases may name types too: only what is before them counts
       name = head; sub(/ :[^:].*$/, "", name); sub(/^.*(struct|class|union|enum) /, "", name)
     }
     sub(/ ?(final)? ?$/, "", name)

@@ -17,4 +17,14 @@ bool write_at(int file, uint64_t& offset, std::span<const std::byte>& bytes) {
   return true;
 }
 
+bool append_to(int file, std::string_view& text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(file, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
 }  // namespace kiln

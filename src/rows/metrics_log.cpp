@@ -1,11 +1,17 @@
 #include "rows/metrics_log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/mapped_file.h"
+#include "base/write_at.h"
 
 namespace kiln {
 
@@ -38,17 +44,21 @@ MetricsLog::MetricsLog(std::string path, int64_t last_step) : path_(std::move(pa
   }
   losses_ = std::move(kept.losses);
   write_file_atomically(path_, kept.text);
-  file_.open(path_, std::ios::app);
-  if (!file_) throw Error(cat("cannot write ", path_), "name another folder with --out");
+  file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file_ < 0)
+    throw Error(cat("cannot write ", path_, ": ", std::strerror(errno)), "name another folder with --out");
 }
 
+MetricsLog::~MetricsLog() { ::close(file_); }
+
 void MetricsLog::append(const std::string& json_object) {
-  if (torn_) file_ << '\n';  // what is left of the line before is no line
-  file_ << json_object << '\n' << std::flush;
-  torn_ = !file_;
-  if (!torn_) return;
-  file_.clear();
-  throw Error(cat("cannot write to ", path_), "is the disk full?");
+  // What is left of a torn line is no line.
+  const std::string text = cat(torn_ ? "\n" : "", json_object, "\n");
+  std::string_view left = text;
+  const bool whole = append_to(file_, left);
+  const int why = errno;
+  torn_ = !whole && (torn_ || left.size() < text.size());
+  if (!whole) throw Error(cat("cannot write to ", path_, ": ", std::strerror(why)), "is the disk full?");
 }
 
 }  // namespace kiln

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,9 @@ class MetricsLog {
  public:
   // Keeps lines of steps up to `last_step`; 0 begins a new file.
   MetricsLog(std::string path, int64_t last_step);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
 
   const std::string& path() const { return path_; }
   const std::vector<double>& kept_losses() const { return losses_; }  // "loss" of the lines kept
@@ -23,7 +25,7 @@ class MetricsLog {
  private:
   std::string path_;
   std::vector<double> losses_;
-  std::ofstream file_;
+  int file_ = -1;
   bool torn_ = false;  // the last line was not written whole
 };
 

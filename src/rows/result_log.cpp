@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/on_exit.h"
+#include "base/write_at.h"
 
 namespace kiln {
 namespace {
@@ -58,16 +59,11 @@ void append_results(const std::string& folder, const std::vector<std::string>& l
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file < 0) give_up(std::strerror(errno));
   (void)::flock(file, LOCK_EX);  // goes with the file; a file system without locks still appends whole writes
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(file, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int why = errno;
-      ::close(file);
-      give_up(std::strerror(why));
-    }
-    done += static_cast<std::size_t>(n);
+  std::string_view left = text;
+  if (!append_to(file, left)) {
+    const int why = errno;
+    ::close(file);
+    give_up(std::strerror(why));
   }
   if (::close(file) != 0) give_up(std::strerror(errno));
 }

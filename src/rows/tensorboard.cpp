@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/write_at.h"
 
 namespace kiln {
 namespace {
@@ -136,22 +137,18 @@ void EventFile::add(int64_t step, std::string_view tag, double value) {
 }
 
 void EventFile::flush() {
-  std::size_t done = 0;
-  while (done < pending_.size()) {
-    const ssize_t n = ::write(file_, pending_.data() + done, pending_.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int why = errno;
-      if (pending_.size() > kMostPendingBytes)
-        pending_.clear();  // a disk that stays full must not fill memory too
-      const bool cut = done == 0 || ::ftruncate(file_, static_cast<off_t>(whole_)) == 0;
-      throw Error(cat("cannot write to ", path_, ": ", std::strerror(why),
-                      cut ? "" : "; its last record is torn and TensorBoard will read no further"),
-                  "is the disk full?");
-    }
-    done += static_cast<std::size_t>(n);
+  std::string_view left = pending_;
+  if (!append_to(file_, left)) {
+    const int why = errno;
+    const bool cut =
+        left.size() == pending_.size() || ::ftruncate(file_, static_cast<off_t>(whole_)) == 0;
+    if (pending_.size() > kMostPendingBytes)
+      pending_.clear();  // a disk that stays full must not fill memory too
+    throw Error(cat("cannot write to ", path_, ": ", std::strerror(why),
+                    cut ? "" : "; its last record is torn and TensorBoard will read no further"),
+                "is the disk full?");
   }
-  whole_ += done;
+  whole_ += pending_.size();
   pending_.clear();
 }
 

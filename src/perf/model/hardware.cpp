@@ -14,7 +14,7 @@ namespace kiln {
 namespace {
 
 constexpr int64_t kSchema = 1;
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 constexpr std::array<std::string_view, 5> kDTypes = {"fp32", "tf32", "bf16", "fp16", "fp8"};
 
 double above_zero(const JsonValue& v) {
@@ -60,6 +60,27 @@ const double* rate_in(const MatmulRates& rates, std::string_view dtype) {
   return nullptr;
 }
 
+const HardwareFile* built_in(std::string_view name) {
+  for (const HardwareFile& file : hardware_files())
+    if (file.name == name) return &file;
+  return nullptr;
+}
+
+Hardware read_built_in(const HardwareFile& file) {
+  return read_hardware(file.text, fmt::format("hardware/{}.json", file.name));
+}
+
+// The calibration of the device whose curves it takes, if that has one.
+Hardware with_curves(Hardware h) {
+  if (h.calibrated_on.empty()) return h;
+  const HardwareFile* other = built_in(h.calibrated_on);
+  if (other == nullptr)
+    throw Error(fmt::format("hardware {}: curves_of is '{}'; expected one of {}", h.name, h.calibrated_on,
+                            joined(hardware_names())));
+  h.calibration = read_built_in(*other).calibration;
+  return h;
+}
+
 }  // namespace
 
 double Hardware::flops_of(std::string_view dtype) const {
@@ -74,9 +95,9 @@ double Hardware::flops_of(std::string_view dtype) const {
 Hardware read_hardware(std::string_view text, const std::string& source) {
   const Json json = parse_json(text, {.max_bytes = kMostBytes, .comments = true}, source);
   const JsonValue v(json, source);
-  v.check_keys(std::array<std::string_view, 13>{"schema", "name", "title", "kind", "source", "from",
-                                                "memory_bytes", "bytes_per_s", "flops", "measured",
-                                                "cache_bytes", "processors", "link"});
+  v.check_keys(std::array<std::string_view, 15>{
+      "schema", "name", "title", "kind", "source", "from", "memory_bytes", "bytes_per_s", "flops", "measured",
+      "cache_bytes", "processors", "link", "calibration", "curves_of"});
   v.at("schema").integer(kSchema, kSchema);
   Hardware h;
   h.name = v.at("name").string();
@@ -95,6 +116,11 @@ Hardware read_hardware(std::string_view text, const std::string& source) {
   if (v.has("cache_bytes")) h.cache = above_zero(v.at("cache_bytes"));
   if (v.has("processors")) h.processors = static_cast<int>(v.at("processors").integer(1, 1 << 20));
   if (v.has("link")) h.link = read_link(v.at("link"));
+  if (v.has("calibration")) h.calibration = read_calibration(v.at("calibration"));
+  if (v.has("curves_of")) {
+    h.calibrated_on = v.at("curves_of").string();
+    if (h.calibration) v.at("curves_of").fail("is given beside a calibration; expected one of both");
+  }
   return h;
 }
 
@@ -108,10 +134,9 @@ const std::vector<std::string>& hardware_names() {
 }
 
 Hardware find_hardware(const std::string& name) {
-  for (const HardwareFile& file : hardware_files())
-    if (file.name == name) return read_hardware(file.text, fmt::format("hardware/{}.json", name));
+  if (const HardwareFile* file = built_in(name)) return with_curves(read_built_in(*file));
   const bool path = name.find('/') != std::string::npos || name.ends_with(".json");
-  if (path) return read_hardware(read_small_file(name, kMostBytes, "a hardware file"), name);
+  if (path) return with_curves(read_hardware(read_small_file(name, kMostBytes, "a hardware file"), name));
   const std::vector<std::string_view> known(hardware_names().begin(), hardware_names().end());
   const std::string nearest = nearest_name(name, known);
   throw Error(fmt::format("--hw is '{}'; expected one of {}, or the path of a hardware file", name,

@@ -12,6 +12,7 @@
 
 #include "base/json_reader.h"
 #include "device/device.h"
+#include "perf/model/calibration.h"
 
 namespace kiln {
 
@@ -38,6 +39,10 @@ struct Hardware {
   double cache = 0;    // bytes; 0: not known
   int processors = 0;  // SMs or cores; 0: not known
   std::optional<HardwareLink> link;
+  // Measured on such a device; or, of one that is only known from its data sheet, on another, whose distance
+  // from its own roofline it is given.
+  std::optional<Calibration> calibration;
+  std::string calibrated_on;  // the name of that other; empty: itself
 
   // The measured rate where there is one. Error where the file says nothing of the dtype, with what it has.
   double flops_of(std::string_view dtype) const;

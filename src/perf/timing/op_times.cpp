@@ -43,7 +43,17 @@ OpTimes::~OpTimes() { ctx_.remove_observer(this); }
 
 void OpTimes::on_op_begin(RankContext&, const OpEvent& e) {
   if (depth_++ > 0) return;
-  ops_.push_back({e.op, e.variant, e.pass, e.recomputed, e.cost, 0});
+  TimedOp op{e.op, e.variant, e.pass, e.recomputed, e.cost};
+  const auto first = std::find_if(e.outputs.begin(), e.outputs.end(), [](const NamedTensor& t) {
+    return t.tensor.defined() && t.tensor.numel() > 0;
+  });
+  if (first != e.outputs.end()) {
+    const Shape& shape = first->tensor.shape();
+    op.dtype = first->tensor.dtype();
+    op.columns = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
+    op.rows = first->tensor.numel() / op.columns;
+  }
+  ops_.push_back(op);
   marks_.mark();
 }
 

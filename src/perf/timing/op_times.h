@@ -30,6 +30,9 @@ struct TimedOp {
   bool recomputed = false;
   Cost cost;
   double ms = 0;
+  // Of what it writes first: elements are rows x columns. With the cost they tell the calls of an op apart.
+  DType dtype = DType::f32;
+  int64_t rows = 0, columns = 0;
 
   // Roofline: the larger of its operations at the GEMM rate and its bytes at the copy rate.
   double floor_ms(const Rates& best) const;

@@ -35,9 +35,9 @@ CallCurve read_curve(const JsonValue& v) {
   for (std::size_t i = 0; i < calls.array().size(); ++i) {
     const JsonValue call = calls.at(i);
     if (call.array().size() != kNumbersOfCall) call.fail("is not [flops, bytes, rows, columns, seconds]");
-    c.calls.push_back({{not_negative(call.at(0)), not_negative(call.at(1)), positive(call.at(2)),
-                        positive(call.at(3))},
-                       positive(call.at(4))});
+    c.calls.push_back(
+        {{not_negative(call.at(0)), not_negative(call.at(1)), positive(call.at(2)), positive(call.at(3))},
+         positive(call.at(4))});
     const CallShape& shape = c.calls.back().shape;
     if (shape.flops + shape.bytes <= 0) call.fail("has neither operations nor bytes");
   }

@@ -44,20 +44,21 @@ struct CalibratedLink {
 
 struct Calibration {
   std::string date, build;
-  std::string isa;              // of a CPU
-  int threads = 0;              // likewise
-  double clock_hz = 0;          // under load; 0: not known
-  double dispatch = 0;          // seconds a call, of ops called one by one: host work between two of them
-  double graph_gap = 0;         // seconds between two kernels of a graph
-  double step = 0;              // seconds a step, whatever is in it
-  double spread = 0;            // of the same step repeated: standard deviation over mean, the median of all
+  std::string isa;       // of a CPU
+  int threads = 0;       // likewise
+  double clock_hz = 0;   // under load; 0: not known
+  double dispatch = 0;   // seconds a call, of ops called one by one: host work between two of them
+  double graph_gap = 0;  // seconds between two kernels of a graph
+  double step = 0;       // seconds a step, whatever is in it
+  double spread = 0;     // of the same step repeated: standard deviation over mean, the median of all
   std::vector<CallCurve> curves;
   std::vector<CalibratedLink> links;
 
   std::size_t calls() const;
 };
 
-// Times of graphs as of steps launched op by op. Error for what cannot be: a time of 0, a curve without calls.
+// Times of graphs as of steps launched op by op. Error for what cannot be: a time of 0, a curve without
+// calls.
 Calibration read_calibration(const JsonValue& v);
 Json calibration_json(const Calibration& c);
 

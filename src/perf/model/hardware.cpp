@@ -54,6 +54,38 @@ void read_measured(const JsonValue& v, Hardware& h) {
   if (v.has("flops")) h.measured_flops = read_rates(v.at("flops"));
 }
 
+Json rates_json(const MatmulRates& rates) {
+  Json json = Json::object();
+  for (const auto& [dtype, rate] : rates) json[dtype] = rate;
+  return json;
+}
+
+Json link_json(const HardwareLink& link) {
+  Json json = {{"name", link.name}, {"bytes_per_s", link.bytes_per_s}};
+  if (link.latency > 0) json["latency_s"] = link.latency;
+  return json;
+}
+
+// An object whose members are on lines of their own, and whose long member's elements are.
+std::string by_lines(const Json& json, std::string_view long_member) {
+  std::string text;
+  for (const auto& [key, value] : json.items()) {
+    text += text.empty() ? "{\n" : ",\n";
+    text += Json(key).dump() + ": ";
+    if (key != long_member) {
+      text += value.dump();
+      continue;
+    }
+    std::string_view before = "[\n  ";
+    for (const Json& element : value.items_of_array()) {
+      text.append(before).append(element.dump());
+      before = ",\n  ";
+    }
+    text += "]";
+  }
+  return text + "}";
+}
+
 const double* rate_in(const MatmulRates& rates, std::string_view dtype) {
   for (const auto& [name, rate] : rates)
     if (name == dtype) return &rate;
@@ -95,14 +127,15 @@ double Hardware::flops_of(std::string_view dtype) const {
 Hardware read_hardware(std::string_view text, const std::string& source) {
   const Json json = parse_json(text, {.max_bytes = kMostBytes, .comments = true}, source);
   const JsonValue v(json, source);
-  v.check_keys(std::array<std::string_view, 15>{
-      "schema", "name", "title", "kind", "source", "from", "memory_bytes", "bytes_per_s", "flops", "measured",
-      "cache_bytes", "processors", "link", "calibration", "curves_of"});
+  v.check_keys(std::array<std::string_view, 16>{
+      "schema", "name", "title", "device", "kind", "source", "from", "memory_bytes", "bytes_per_s", "flops",
+      "measured", "cache_bytes", "processors", "link", "calibration", "curves_of"});
   v.at("schema").integer(kSchema, kSchema);
   Hardware h;
   h.name = v.at("name").string();
   h.title = v.at("title").string();
   h.from = v.at("from").string();
+  if (v.has("device")) h.device = v.at("device").string();
   h.kind = read_kind(v.at("kind"), h);
   const std::string& where = v.at("source").string();
   if (where != "datasheet" && where != "measured")
@@ -122,6 +155,32 @@ Hardware read_hardware(std::string_view text, const std::string& source) {
     if (h.calibration) v.at("curves_of").fail("is given beside a calibration; expected one of both");
   }
   return h;
+}
+
+std::string hardware_text(const Hardware& h) {
+  Json json = {{"schema", kSchema}, {"name", h.name}, {"title", h.title}};
+  if (!h.device.empty()) json["device"] = h.device;
+  json.update({{"kind", h.runs_kiln ? std::string(name_of(h.kind)) : "other"},
+               {"source", h.measured ? "measured" : "datasheet"},
+               {"from", h.from},
+               {"memory_bytes", h.memory},
+               {"bytes_per_s", h.bytes_per_s},
+               {"flops", rates_json(h.flops)}});
+  if (h.measured_bytes_per_s || !h.measured_flops.empty()) {
+    Json& measured = json["measured"] = Json::object();
+    if (h.measured_bytes_per_s) measured["bytes_per_s"] = *h.measured_bytes_per_s;
+    if (!h.measured_flops.empty()) measured["flops"] = rates_json(h.measured_flops);
+  }
+  if (h.cache > 0) json["cache_bytes"] = h.cache;
+  if (h.processors > 0) json["processors"] = h.processors;
+  if (h.link) json["link"] = link_json(*h.link);
+  if (!h.calibrated_on.empty()) json["curves_of"] = h.calibrated_on;
+  std::string text = by_lines(json, "");
+  if (h.calibrated_on.empty() && h.calibration) {
+    text.pop_back();
+    text += ",\n\"calibration\": " + by_lines(calibration_json(*h.calibration), "curves") + "}";
+  }
+  return text + "\n";
 }
 
 const std::vector<std::string>& hardware_names() {

@@ -27,7 +27,8 @@ struct HardwareLink {
 
 struct Hardware {
   std::string name, title;
-  std::string from;  // where the figures are from
+  std::string from;    // where the figures are from
+  std::string device;  // what such a device calls itself; empty: not known
   DeviceType kind = DeviceType::cpu;
   bool runs_kiln = true;  // else only calculated with
   bool measured = false;  // all of it, on such a device
@@ -53,6 +54,7 @@ struct Hardware {
 // and for a file that says something impossible.
 Hardware find_hardware(const std::string& name);
 Hardware read_hardware(std::string_view text, const std::string& source);
+std::string hardware_text(const Hardware& hardware);  // read_hardware() gives the same
 const std::vector<std::string>& hardware_names();
 
 // The files the program carries, by name: generated from hardware/*.json.

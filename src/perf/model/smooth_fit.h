@@ -13,13 +13,14 @@ class SmoothFit {
   static constexpr std::size_t kDims = 3;
   using At = std::array<double, kDims>;
   struct Options {
-    double length = 2;      // over which neighbours tell of each other
-    double noise = 0.03;    // of a point, in units of y
-    double spread = 0.5;    // of y about its mean
+    double length = 2;    // over which neighbours tell of each other
+    double noise = 0.03;  // of a point, in units of y
+    double spread = 0.5;  // of y about its mean
   };
 
   SmoothFit(std::vector<At> points, const std::vector<double>& y, const Options& options);
-  SmoothFit(std::vector<At> points, const std::vector<double>& y) : SmoothFit(std::move(points), y, Options{}) {}
+  SmoothFit(std::vector<At> points, const std::vector<double>& y)
+      : SmoothFit(std::move(points), y, Options{}) {}
 
   double operator()(const At& x) const;
   // How far the nearest point is.

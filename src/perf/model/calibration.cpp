@@ -1,5 +1,6 @@
 #include "perf/model/calibration.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -58,7 +59,9 @@ CurveKey key_of(const TimedOp& op, DType compute) {
 }
 
 CallShape shape_of(const TimedOp& op) {
-  return {op.cost.flops, op.cost.bytes, static_cast<double>(op.rows), static_cast<double>(op.columns)};
+  // An update writes nothing that its event names: one row of one element.
+  return {op.cost.flops, op.cost.bytes, std::max(1.0, static_cast<double>(op.rows)),
+          std::max(1.0, static_cast<double>(op.columns))};
 }
 
 std::size_t Calibration::calls() const {

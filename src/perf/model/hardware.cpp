@@ -109,7 +109,13 @@ Hardware with_curves(Hardware h) {
   if (other == nullptr)
     throw Error(fmt::format("hardware {}: curves_of is '{}'; expected one of {}", h.name, h.calibrated_on,
                             joined(hardware_names())));
-  h.calibration = read_built_in(*other).calibration;
+  Hardware measured = read_built_in(*other);
+  h.calibration = std::move(measured.calibration);
+  h.curve_bytes_per_s = measured.copy_rate();
+  for (const std::string_view dtype : kDTypes) {
+    if (rate_in(measured.flops, dtype) != nullptr)
+      h.curve_flops.emplace_back(dtype, measured.flops_of(dtype));
+  }
   return h;
 }
 

@@ -44,6 +44,8 @@ struct Hardware {
   // from its own roofline it is given.
   std::optional<Calibration> calibration;
   std::string calibrated_on;  // the name of that other; empty: itself
+  MatmulRates curve_flops;    // of that other: its calls are that far from what these rates allow
+  double curve_bytes_per_s = 0;
 
   // The measured rate where there is one. Error where the file says nothing of the dtype, with what it has.
   double flops_of(std::string_view dtype) const;

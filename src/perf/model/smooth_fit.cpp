@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 
@@ -57,7 +58,22 @@ SmoothFit::SmoothFit(std::vector<At> points, const std::vector<double>& y, const
   mean_ = std::inner_product(ones.begin(), ones.end(), y.begin(), 0.0) / all;
   std::vector<double> rest(n);
   std::transform(y.begin(), y.end(), rest.begin(), [&](double v) { return v - mean_; });
-  weights_ = solved(matrix, std::move(rest));
+  weights_ = solved(matrix, rest);
+  log_likelihood_ = -0.5 * std::inner_product(rest.begin(), rest.end(), weights_.begin(), 0.0);
+  for (std::size_t i = 0; i < n; ++i) log_likelihood_ -= std::log(matrix[i * n + i]);
+}
+
+SmoothFit SmoothFit::likeliest(const std::vector<At>& points, const std::vector<double>& y) {
+  std::optional<SmoothFit> best;
+  for (const double length : {1.0, 2.0, 4.0}) {
+    for (const double noise : {0.02, 0.06}) {
+      for (const double spread : {0.1, 0.4}) {
+        SmoothFit fit(points, y, {.length = length, .noise = noise, .spread = spread});
+        if (!best || fit.log_likelihood_ > best->log_likelihood_) best = std::move(fit);
+      }
+    }
+  }
+  return std::move(*best);
 }
 
 double SmoothFit::near(const At& a, const At& b) const {

@@ -22,7 +22,11 @@ class SmoothFit {
   SmoothFit(std::vector<At> points, const std::vector<double>& y)
       : SmoothFit(std::move(points), y, Options{}) {}
 
+  // With the options under which the points are likeliest, out of a few.
+  static SmoothFit likeliest(const std::vector<At>& points, const std::vector<double>& y);
+
   double operator()(const At& x) const;
+  double log_likelihood() const { return log_likelihood_; }  // of its points, but for a constant
   // How far the nearest point is.
   double distance(const At& x) const;
 
@@ -32,7 +36,7 @@ class SmoothFit {
   Options options_;
   std::vector<At> points_;
   std::vector<double> weights_;
-  double mean_ = 0;
+  double mean_ = 0, log_likelihood_ = 0;
 };
 
 }  // namespace kiln

@@ -3,20 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "perf/timing/statistics.h"
 
 namespace kiln {
 namespace {
 
-// rows, columns, and what is done for each element of what is written: of a matmul its inner extent.
-SmoothFit::At coordinates(const CallShape& s) {
-  const double rows = std::max(s.rows, 1.0), columns = std::max(s.columns, 1.0);
-  const double work = s.flops > 0 ? s.flops : s.bytes;
-  return {std::log(rows), std::log(columns), std::log(std::max(work, 1.0) / (rows * columns))};
-}
-
 double bound(const Rates& rates, double flops, double bytes) {
   return std::max(flops / rates.flops, bytes / rates.bytes);
+}
+
+double rate_of(const MatmulRates& rates, std::string_view dtype) {
+  for (const auto& [name, rate] : rates)
+    if (name == dtype) return rate;
+  throw Error(cat("the device whose curves are taken has no matmul rate of ", dtype),
+              "choose another --precision", ErrorKind::usage);
 }
 
 }  // namespace
@@ -28,18 +29,16 @@ TimeModel::TimeModel(Hardware hardware, DType compute)
       compute_(compute),
       rates_{hardware_.flops_of(name_of(compute)), hardware_.copy_rate()} {
   if (!hardware_.calibration) return;
+  const bool own = hardware_.calibrated_on.empty();
+  curve_rates_ =
+      own ? rates_ : Rates{rate_of(hardware_.curve_flops, name_of(compute)), hardware_.curve_bytes_per_s};
   std::map<OpClass, std::vector<double>> classes;
   for (const CallCurve& curve : hardware_.calibration->curves) {
     if (curve.key.compute != name_of(compute)) continue;
-    std::vector<SmoothFit::At> at;
-    std::vector<double> y;
-    for (const CalibratedCall& call : curve.calls) {
-      at.push_back(coordinates(call.shape));
-      y.push_back(std::log(call.seconds / bound(rates_, call.shape.flops, call.shape.bytes)));
-    }
     std::vector<double>& all = classes[class_of(curve.key.op)];
-    all.insert(all.end(), y.begin(), y.end());
-    fits_.try_emplace(curve.key, std::move(at), y);
+    for (const CalibratedCall& call : curve.calls)
+      all.push_back(std::log(call.seconds / bound(curve_rates_, call.shape.flops, call.shape.bytes)));
+    calls_.try_emplace(curve.key, curve);
   }
   for (auto& [what, values] : classes) classes_[what] = summarize(std::move(values)).p50;
 }
@@ -47,16 +46,16 @@ TimeModel::TimeModel(Hardware hardware, DType compute)
 TimeModel::~TimeModel() = default;
 TimeModel::TimeModel(TimeModel&&) noexcept = default;
 
-bool TimeModel::calibrated() const { return !fits_.empty(); }
+bool TimeModel::calibrated() const { return !calls_.empty(); }
 
 double TimeModel::roofline(const Cost& cost) const { return bound(rates_, cost.flops, cost.bytes); }
 
-const SmoothFit* TimeModel::fit_of(const TimedOp& op) const {
-  const auto fit = fits_.find(key_of(op, compute_));
-  return fit == fits_.end() ? nullptr : &fit->second;
+const CallTime* TimeModel::calls_of(const TimedOp& op) const {
+  const auto calls = calls_.find(key_of(op, compute_));
+  return calls == calls_.end() ? nullptr : &calls->second;
 }
 
-bool TimeModel::knows(const TimedOp& op) const { return fit_of(op) != nullptr; }
+bool TimeModel::knows(const TimedOp& op) const { return calls_of(op) != nullptr; }
 
 double TimeModel::distance_of_class(OpClass c) const {
   const auto known = classes_.find(c);
@@ -66,8 +65,11 @@ double TimeModel::distance_of_class(OpClass c) const {
 double TimeModel::seconds(const TimedOp& op) const {
   const double least = roofline(op.cost);
   if (!calibrated()) return least;
-  const SmoothFit* fit = fit_of(op);
-  return least * std::exp(fit ? (*fit)(coordinates(shape_of(op))) : distance_of_class(class_of(op.op)));
+  const CallTime* calls = calls_of(op);
+  if (calls == nullptr) return least * std::exp(distance_of_class(class_of(op.op)));
+  if (least <= 0) return 0;
+  // On the device itself the last factor is 1.
+  return calls->seconds(shape_of(op)) * least / bound(curve_rates_, op.cost.flops, op.cost.bytes);
 }
 
 StepTime TimeModel::step(std::span<const TimedOp> ops, bool graph) const {

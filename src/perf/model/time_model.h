@@ -1,6 +1,7 @@
 // What calls of ops, and the step they make, take on a machine that need not be here. `predicted` where its
-// hardware file is calibrated: the roofline of each call times how far from it such calls were measured, and
-// what a step takes beside them. `roofline` where it is not: a bound, and called so.
+// hardware file is calibrated: each call as such calls were measured, and what a step takes beside them. With
+// the curves of another device a call is as far from its roofline as it is there. `roofline` where there is
+// no calibration: a bound, and called so.
 #pragma once
 
 #include <map>
@@ -10,8 +11,8 @@
 #include <string_view>
 
 #include "perf/model/calibration.h"
+#include "perf/model/call_time.h"
 #include "perf/model/hardware.h"
-#include "perf/model/smooth_fit.h"
 
 namespace kiln {
 
@@ -47,14 +48,15 @@ class TimeModel {
   StepTime step(std::span<const TimedOp> ops, bool graph = false) const;
 
  private:
-  const SmoothFit* fit_of(const TimedOp& op) const;
+  const CallTime* calls_of(const TimedOp& op) const;
   double distance_of_class(OpClass c) const;
 
   Hardware hardware_;
   DType compute_;
   Rates rates_;
-  std::map<CurveKey, SmoothFit> fits_;  // of log(seconds / roofline)
-  std::map<OpClass, double> classes_;   // medians of the same
+  Rates curve_rates_;  // of the device that the curves were measured on
+  std::map<CurveKey, CallTime> calls_;
+  std::map<OpClass, double> classes_;  // medians of log(seconds / roofline)
 };
 
 }  // namespace kiln

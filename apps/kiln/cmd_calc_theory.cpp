@@ -9,6 +9,7 @@
 #include "kiln/bench_options.h"
 #include "kiln/cmd_calc.h"
 #include "ops/renamed.h"
+#include "perf/model/machine.h"
 #include "studies/calc/memory_chapter.h"
 #include "studies/calc/parallel_ffn.h"
 #include "studies/calc/step_theory.h"
@@ -30,7 +31,16 @@ struct StepAsked {
 void show(const StudyPage& page, PageFormat format) { std::fputs(written(page, format).c_str(), stdout); }
 
 std::string hardware_help(const char* what) {
-  return fmt::format("{}: {}, or a hardware file", what, joined(hardware_names()));
+  return fmt::format("{}: {}, here, or a hardware file", what, joined(hardware_names()));
+}
+
+// `here`: this machine, as `kiln doctor --calibrate` found it.
+Hardware hardware_named(const std::string& name, const CommonOptions& common) {
+  if (name != "here") return find_hardware(name);
+  KnownMachine known = known_machine(common.out, machine_of(Device::parse(common.device), 0));
+  if (!known.hardware) throw Error(known.note, "name a device: --hw h200", ErrorKind::unavailable);
+  if (!known.note.empty()) fmt::print(stderr, "kiln: {}\n", known.note);
+  return *known.hardware;
 }
 
 // --- of a step
@@ -60,7 +70,7 @@ StepTheoryRequest finished(const StepAsked& asked, const CommonOptions& common) 
   q.model = model_of(asked.model);
   q.seed = common.seed;
   q.hardware.kind = common.device == "cpu" || common.device == "meta" ? DeviceType::cpu : DeviceType::cuda;
-  if (!asked.hardware.empty()) q.hardware = find_hardware(asked.hardware);
+  if (!asked.hardware.empty()) q.hardware = hardware_named(asked.hardware, common);
   q.launch = 1e-6 * asked.launch_us;
   return q;
 }

@@ -36,15 +36,14 @@ KnownMachine checked(Hardware hardware, std::string path, const Machine& here) {
   std::optional<Calibration>& calibration = known.hardware->calibration;
   const std::string name = known.path.empty() ? "hardware/" + known.hardware->name : known.path;
   if (!calibration) {
-    known.note =
-        fmt::format("{} has no calibration, so times are rooflines; `{}` measures one", name, kCalibrate);
+    known.note = fmt::format("{} has no calibration, so there is none; `{}` measures one", name, kCalibrate);
   } else if (const std::string why = why_foreign(*calibration, here); !why.empty()) {
-    known.note = fmt::format("{} was calibrated {}, so times are rooflines; `{}` measures anew", name, why,
-                             kCalibrate);
+    known.note =
+        fmt::format("{} was calibrated {}, so there is none; `{}` measures anew", name, why, kCalibrate);
     calibration.reset();
   } else if (calibration->build != build_info().build_id) {
-    known.note = fmt::format("{} was calibrated by kiln {}; `{}` renews it for {}", name, calibration->build,
-                             kCalibrate, build_info().build_id);
+    known.note = fmt::format("{} was calibrated by kiln {}, and this is {}; `{}` renews it", name,
+                             calibration->build, build_info().build_id, kCalibrate);
   }
   return known;
 }
@@ -78,12 +77,10 @@ KnownMachine known_machine(const std::string& folder, const Machine& here) {
     Hardware h = find_hardware(name);
     if (h.kind == here.kind && h.device == here.device) return checked(std::move(h), {}, here);
   }
-  return {
-      std::nullopt,
-      {},
-      fmt::format("nothing is known of {}, so its rates are measured and times are rooflines; `{}` measures "
-                  "what a prediction needs",
-                  here.device, kCalibrate)};
+  return {std::nullopt,
+          {},
+          fmt::format("nothing is known of {}, so there is none; `{}` measures what one needs", here.device,
+                      kCalibrate)};
 }
 
 }  // namespace kiln

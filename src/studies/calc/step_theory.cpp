@@ -46,6 +46,40 @@ double dense_share(const StepTheoryRequest& q, const TimedOp& op) {
   return masked ? 2 * T / (T + 1) : 1;
 }
 
+std::optional<TimeModel> calibrated_model(const StepTheoryRequest& q) {
+  if (!q.hardware.calibration) return std::nullopt;
+  TimeModel model(q.hardware, policy_of(q.precision).compute);
+  return model.calibrated() ? std::optional<TimeModel>(std::move(model)) : std::nullopt;
+}
+
+// As `bench step` and `train` decide it.
+bool replays_graphs(const StepTheoryRequest& q) {
+  return q.hardware.kind == DeviceType::cuda && q.preset != "baseline";
+}
+
+// What is said of a prediction, or of its absence.
+std::vector<std::string> prediction_notes(const StepTheory& theory) {
+  const Hardware& h = theory.request.hardware;
+  if (!theory.predicted)
+    return {fmt::format(
+        "No prediction: {} has no calibration of {}. `kiln doctor --calibrate` measures one on such "
+        "a machine; --hw here takes it.",
+        h.name, name_of(policy_of(theory.request.precision).compute))};
+  const StepTime& t = *theory.predicted;
+  std::vector<std::string> notes = {fmt::format(
+      "Predicted: {}; {} in ops, {} between them. Calibrated {} by kiln {}{}.", with_unit(t.total(), "s"),
+      with_unit(t.ops, "s"), with_unit(t.between, "s"), h.calibration->date, h.calibration->build,
+      h.calibrated_on.empty()
+          ? ""
+          : fmt::format(" on {}: each op as far from its roofline as there", h.calibrated_on))};
+  if (t.unknown > 0)
+    notes.push_back(
+        fmt::format("{:.0f} % of it is in calls of a kind that was not timed, taken to be as far from "
+                    "their roofline as others of their class.",
+                    100 * t.unknown / t.total()));
+  return notes;
+}
+
 template <class Part>
 double sum_of(const std::vector<TheoryOp>& ops, Part part) {
   double sum = 0;
@@ -112,6 +146,8 @@ const Schema<Row>& time_schema() {
           {"roofline_ms", "roofline ms", Unit::milliseconds,
            [](const Row& r) { return Json(ms(r.roofline)); }, Where::table},
           {"bound", "bound", Unit::text, [](const Row& r) { return Json(r.bound()); }, Where::table},
+          {"predicted_ms", "predicted ms", Unit::milliseconds,
+           [](const Row& r) { return r.predicted > 0 ? Json(ms(r.predicted)) : Json(); }, Where::table},
       };
   return kSchema;
 }
@@ -156,7 +192,10 @@ StepTheory step_theory(const StepTheoryRequest& request) {
   const DType compute = policy_of(request.precision).compute;
   const Rates rates =
       timed ? Rates{request.hardware.flops_of(name_of(compute)), request.hardware.copy_rate()} : Rates{};
-  for (const TimedOp& op : plan_step(request.spec(), request.rank()).ops) {
+  const std::optional<TimeModel> model = calibrated_model(request);
+  const std::vector<TimedOp> ops = plan_step(request.spec(), request.rank()).ops;
+  if (model) theory.predicted = model->step(ops, replays_graphs(request));
+  for (const TimedOp& op : ops) {
     const std::string pass = pass_of(op);
     auto row = std::find_if(theory.ops.begin(), theory.ops.end(), [&](const TheoryOp& r) {
       return r.op == op.op && r.variant == op.variant && r.pass == pass;
@@ -171,6 +210,7 @@ StepTheory step_theory(const StepTheoryRequest& request) {
     row->compute += computing;
     row->memory += moving;
     row->roofline += std::max(computing, moving) + request.launch;
+    if (model) row->predicted += model->seconds(op);
   }
   std::stable_sort(theory.ops.begin(), theory.ops.end(), [&](const TheoryOp& a, const TheoryOp& b) {
     return timed ? a.roofline > b.roofline : a.cost.flops > b.cost.flops;
@@ -230,6 +270,7 @@ StudyPage time_page(const StepTheory& theory, bool wide) {
   page.notes.push_back(
       fmt::format("At the roofline {:.1f} % of the matmul rate would be the model's own operations (MFU).",
                   100 * theory.model_flops / theory.roofline() / rate));
+  for (std::string& note : prediction_notes(theory)) page.notes.push_back(std::move(note));
   page.notes.push_back("Rates: " + h.from + ".");
   page.json = request_json(q);
   page.json.update({{"command", "calc time"},
@@ -241,6 +282,7 @@ StudyPage time_page(const StepTheory& theory, bool wide) {
                     {"model_flops", theory.model_flops},
                     {"flops", theory.flops()},
                     {"roofline_ms", ms(theory.roofline())},
+                    {"predicted_ms", theory.predicted ? Json(ms(theory.predicted->total())) : Json()},
                     {"rows", page.rows}});
   return page;
 }

@@ -2,10 +2,11 @@
 // and the ops' own cost functions. For any device there is a hardware file of; nothing runs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "perf/model/hardware.h"
+#include "perf/model/time_model.h"
 #include "report/tables/study_page.h"
 #include "studies/memory/memory_study.h"
 #include "studies/step/step.h"
@@ -42,13 +43,15 @@ struct TheoryOp {
   int calls = 0;
   Cost cost = {};
   double compute = 0, memory = 0, roofline = 0;  // seconds, summed call by call
+  double predicted = 0;                          // likewise; 0 where the hardware is not calibrated
   const char* bound() const { return compute >= memory ? "compute" : "memory"; }
 };
 
 struct StepTheory {
   StepTheoryRequest request;
-  std::vector<TheoryOp> ops;  // the dearest first
-  double model_flops = 0;     // by the formula of the convention
+  std::vector<TheoryOp> ops;          // the dearest first
+  double model_flops = 0;             // by the formula of the convention
+  std::optional<StepTime> predicted;  // where the hardware is calibrated
   double flops() const;
   double recomputed() const;
   double roofline() const;

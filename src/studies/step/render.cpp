@@ -111,6 +111,14 @@ Schema<Line> time_columns() {
       {"graph", "graph", Unit::text, timed<[](const StepRow& r) { return r.captured ? "captured" : "off"; }>,
        Where::differs},
       timing_columns<Line>([](const Line& l) { return l.row.timed() ? timing_json(l.row.timing) : Json(); }),
+      {"predicted_step_ms", "predicted", Unit::milliseconds,
+       [](const Line& l) { return l.row.foreseen ? Json(ms(l.row.foreseen->total())) : Json(); },
+       Where::table},
+      {"prediction_error", "off", Unit::percent,
+       [](const Line& l) {
+         return l.row.timed() && l.row.foreseen ? Json(l.row.prediction_error()) : Json();
+       },
+       Where::table},
       {"forward_ms", "forward", Unit::milliseconds, phase_ms<StepPhase::forward>, Where::table},
       {"backward_ms", "backward", Unit::milliseconds, phase_ms<StepPhase::backward>, Where::table},
       {"optimizer_ms", "optimizer", Unit::milliseconds, phase_ms<StepPhase::update>, Where::table},
@@ -204,6 +212,8 @@ StudyPage step_page(const BenchStepReport& report, bool wide) {
     if (report.kernels > 0) page.tables.push_back({"", kernel_table(r, report.kernels), 2});
   }
   for (std::string& note : roofline_notes(all_timed)) page.notes.push_back(std::move(note));
+  if (!report.prediction_note.empty() && !all_timed.empty())
+    page.notes.push_back("Predictions: " + report.prediction_note + ".");
   const std::vector<Json> stored = rows_of(step_result_lines(report));
   for (PageTable& t : study_tables("bench step", stored)) page.tables.push_back(std::move(t));
   page.json = bench_document("bench step", report, all_timed);

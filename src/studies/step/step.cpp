@@ -7,6 +7,7 @@
 #include "base/plain_number.h"
 #include "device/device_room.h"
 #include "device/out_of_memory.h"
+#include "perf/model/step_predictor.h"
 #include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/variant_check.h"
@@ -163,11 +164,21 @@ std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& r
   return plan_step(other.spec, rank).ops;
 }
 
+// Of a whole step; its phases are not predicted apart.
+void predict_row(StepPredictor& predictor, StepRow& row) {
+  row.foreseen = predictor.predict(row.planned, policy_of(row.spec.precision).compute, row.spec.step.graph);
+}
+
 // The first step's clock stands still while the row is checked.
-void run_row(const BenchStepRequest& request, StepGate& gate, StepRow& row, Clock::time_point begun) {
+void run_row(const BenchStepRequest& request, StepGate& gate, StepPredictor& predictor, StepRow& row,
+             Clock::time_point begun, const std::function<void(const std::string&)>& progress) {
   const RankOptions rank = rank_for(request, row);
   attempt(rank, row, [&](OutOfMemory& full) {
     if (!plan_row(request, row)) return;
+    predict_row(predictor, row);
+    if (row.foreseen)
+      progress(fmt::format("{} {}: {:.4g} ms predicted", row.size.name, row.variant_set(),
+                           1e3 * row.foreseen->total()));
     const auto checking = Clock::now();
     if (!check_row(request, gate, row)) return;
     time_steps(request, rank, full, row, begun + (Clock::now() - checking));
@@ -344,6 +355,8 @@ BenchStepReport bench_step(const BenchStepRequest& r,
   report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
   StepGate gate(r.folder, progress);
+  StepPredictor predictor(r.folder, r.device, r.threads);
+  report.prediction_note = predictor.note();
   for (StepRow& row : report.rows) {
     report.stopped = report.stopped || (r.stop && r.stop());
     if (report.stopped) {
@@ -351,7 +364,7 @@ BenchStepReport bench_step(const BenchStepRequest& r,
       break;
     }
     progress(cat(row.size.name, " ", row.variant_set()));
-    run_row(r, gate, row, begun);
+    run_row(r, gate, predictor, row, begun, progress);
     begun = Clock::now();
   }
   progress("measuring ceilings");

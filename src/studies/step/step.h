@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/model_options.h"
+#include "perf/model/time_model.h"
 #include "perf/timing/phase_times.h"
 #include "studies/op/op.h"
 #include "studies/roofline.h"
@@ -61,10 +62,11 @@ struct StepRow : RowOutcome {
   double first_loss = 0, last_loss = 0;
   double flops = 0;  // of the model, a step
   MemoryStats predicted, measured;
-  Rates best;                    // measured ceilings
-  double cache_bytes = 0;        // of the device's last cache
-  std::vector<TimedOp> planned;  // every op of the step, from meta: costs, no times
-  std::vector<TimedOp> least;    // the same of a step by the optimized preset, which recomputes nothing
+  Rates best;                        // measured ceilings
+  double cache_bytes = 0;            // of the device's last cache
+  std::vector<TimedOp> planned;      // every op of the step, from meta: costs, no times
+  std::vector<TimedOp> least;        // the same of a step by the optimized preset, which recomputes nothing
+  std::optional<StepTime> foreseen;  // predicted before it ran, where this machine is calibrated
   std::optional<PhaseTimings> phases;
   std::string why_no_phases;  // empty where they were timed
   std::optional<StepSplit> split;
@@ -81,6 +83,7 @@ struct StepRow : RowOutcome {
   RooflineFacts roofline() const;  // both, beside the median
   double variation() const { return timing.std / timing.mean; }
   bool stable() const { return timing.stable(); }
+  double prediction_error() const { return foreseen->total() / timing.p50 - 1; }
   std::string variant_set() const;  // preset, single choices and every switch, in one string
 };
 
@@ -90,8 +93,9 @@ struct BenchStepReport {
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per GEMM dtype
   std::vector<StepRow> rows;
-  int kernels = 0;       // to list under a split
-  bool stopped = false;  // before its last row
+  int kernels = 0;              // to list under a split
+  bool stopped = false;         // before its last row
+  std::string prediction_note;  // why there is no prediction, or how to renew it; or empty
 
   bool any_timed() const;
   const StepRow* first_not_timed() const;

@@ -37,6 +37,12 @@ double TimedOp::floor_ms(const Rates& best) const {
   return 1e3 * std::max(cost.flops / best.flops, cost.bytes / best.bytes);
 }
 
+std::string_view step_pass(const TimedOp& op) {
+  if (class_of(op.op) == OpClass::update || class_of(op.op) == OpClass::scalars) return "update";
+  if (op.pass == Pass::backward) return "backward";  // of what was recomputed, too
+  return op.recomputed ? "recomputed" : "forward";
+}
+
 OpTimes::OpTimes(RankContext& ctx) : ctx_(ctx), marks_(ctx) { ctx.add_observer(this); }
 
 OpTimes::~OpTimes() { ctx_.remove_observer(this); }
@@ -71,6 +77,12 @@ std::vector<TimedOp> OpTimes::take() const {
   std::vector<TimedOp> ops = ops_;
   for (std::size_t i = 0; i < ops.size(); ++i) ops[i].ms = marks_.ms_between(2 * i, 2 * i + 1);
   return ops;
+}
+
+std::vector<double> OpTimes::gaps_ms() const {
+  std::vector<double> gaps(ops_.size(), 0);
+  for (std::size_t i = 1; i < gaps.size(); ++i) gaps[i] = marks_.ms_between(2 * i - 1, 2 * i);
+  return gaps;
 }
 
 std::vector<ClassTime> by_class(const std::vector<TimedOp>& ops, const Rates& best) {

@@ -38,6 +38,9 @@ struct TimedOp {
   double floor_ms(const Rates& best) const;
 };
 
+// forward, backward, recomputed or update: what a call is to the step it is part of.
+std::string_view step_pass(const TimedOp& op);
+
 class OpTimes final : public OpObserver {
  public:
   explicit OpTimes(RankContext& ctx);  // watches while it lives
@@ -50,6 +53,8 @@ class OpTimes final : public OpObserver {
 
   void clear();                       // begins a new step
   std::vector<TimedOp> take() const;  // in the order they ran; waits for them
+  // From the end of the call before to the beginning of each; of the first call 0.
+  std::vector<double> gaps_ms() const;
 
  private:
   RankContext& ctx_;

@@ -14,12 +14,6 @@
 namespace kiln {
 namespace {
 
-std::string pass_of(const TimedOp& op) {
-  if (class_of(op.op) == OpClass::update || class_of(op.op) == OpClass::scalars) return "update";
-  if (op.pass == Pass::backward) return "backward";  // of what was recomputed, too
-  return op.recomputed ? "recomputed" : "forward";
-}
-
 // The lookup table is not multiplied; a tied one is, as the head.
 double multiplied_parameters(const StepTheoryRequest& q) {
   const ModelConfig& c = q.model.config;
@@ -196,7 +190,7 @@ StepTheory step_theory(const StepTheoryRequest& request) {
   const std::vector<TimedOp> ops = plan_step(request.spec(), request.rank()).ops;
   if (model) theory.predicted = model->step(ops, replays_graphs(request));
   for (const TimedOp& op : ops) {
-    const std::string pass = pass_of(op);
+    const std::string pass(step_pass(op));
     auto row = std::find_if(theory.ops.begin(), theory.ops.end(), [&](const TheoryOp& r) {
       return r.op == op.op && r.variant == op.variant && r.pass == pass;
     });

@@ -15,9 +15,9 @@
 namespace kiln {
 namespace {
 
-// A row with the report it is of: the device is the same for all of them.
+// A row with the device of its report, which is the same for all of them.
 struct Line {
-  const BenchStepReport& report;
+  const std::string& device;
   const StepRow& row;
 };
 
@@ -74,7 +74,7 @@ Schema<Line> setup_columns() {
       {"size", "size", Unit::text, [](const Line& l) { return Json(l.row.size.name); }, Where::table},
       {"mode", "mode", Unit::text, [](const Line& l) { return Json(name_of(l.row.spec.mode)); },
        Where::differs},
-      {"device", "device", Unit::text, [](const Line& l) { return Json(l.report.device); }},
+      {"device", "device", Unit::text, [](const Line& l) { return Json(l.device); }},
       {"dtype", "precision", Unit::text, [](const Line& l) { return Json(name_of(l.row.spec.precision)); },
        Where::table},
       {"batch", "batch", Unit::text, [](const Line& l) { return Json(l.row.spec.step.batch); },
@@ -196,6 +196,16 @@ std::vector<std::string> notes_of(const StepRow& r) {
 
 std::span<const ColumnForm> step_columns() { return schema().forms(); }
 
+std::span<const ColumnForm> step_setup_forms() {
+  static const Schema<Line> kSetup = setup_columns();
+  return kSetup.forms();
+}
+
+Json step_setup_json(const std::string& device, const StepRow& row) {
+  static const Schema<Line> kSetup = setup_columns();
+  return kSetup.row({device, row});
+}
+
 StudyPage step_page(const BenchStepReport& report, bool wide) {
   StudyPage page;
   page.place =
@@ -204,7 +214,7 @@ StudyPage step_page(const BenchStepReport& report, bool wide) {
   page.shown.wide = wide;
   std::vector<Json> all_timed, others;
   for (const StepRow& r : report.rows) {
-    page.rows.push_back(schema().row({report, r}));
+    page.rows.push_back(schema().row({report.device, r}));
     (r.timed() ? all_timed : others).push_back(page.rows.back());
     for (std::string& note : notes_of(r)) page.notes.push_back(std::move(note));
     if (!r.timed() || !r.split) continue;
@@ -226,7 +236,7 @@ std::vector<std::string> step_result_lines(const BenchStepReport& report) {
   std::vector<std::string> lines;
   for (const StepRow& r : report.rows) {
     if (r.status == RowStatus::failed) continue;
-    lines.push_back(result_line("bench step", schema().row({report, r}), r.timing, host_json(report)));
+    lines.push_back(result_line("bench step", schema().row({report.device, r}), r.timing, host_json(report)));
   }
   return lines;
 }

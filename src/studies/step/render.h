@@ -11,6 +11,10 @@ namespace kiln {
 
 std::span<const ColumnForm> step_columns();
 
+// Its first columns: what was run, what became of it, its predicted peak. Of every study of one rank's steps.
+std::span<const ColumnForm> step_setup_forms();
+Json step_setup_json(const std::string& device, const StepRow& row);
+
 StudyPage step_page(const BenchStepReport& report, bool wide = false);
 
 // For results.jsonl.

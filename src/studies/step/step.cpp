@@ -140,19 +140,6 @@ void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfM
   }
 }
 
-// What goes wrong in `work` is what the row says then.
-void attempt(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory&)>& work) {
-  OutOfMemory full;
-  try {
-    work(full);
-  } catch (const Error& error) {
-    if (full.happened) return no_memory(row, rank, error.what());
-    row.set(status_of(error.kind()), error.what());
-  } catch (const std::bad_alloc&) {
-    no_memory(row, rank, "out of memory on the host");
-  }
-}
-
 // The roofline does not depend on the variants of a row.
 std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& row) {
   const RunVariants best = choose_variants("optimized", "", request.device.target);
@@ -173,7 +160,7 @@ void predict_row(StepPredictor& predictor, StepRow& row) {
 void run_row(const BenchStepRequest& request, StepGate& gate, StepPredictor& predictor, StepRow& row,
              Clock::time_point begun, const std::function<void(const std::string&)>& progress) {
   const RankOptions rank = rank_for(request, row);
-  attempt(rank, row, [&](OutOfMemory& full) {
+  attempt_row(rank, row, [&](OutOfMemory& full) {
     if (!plan_row(request, row)) return;
     predict_row(predictor, row);
     if (row.foreseen)
@@ -192,7 +179,7 @@ void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
   for (StepRow& row : report.rows) {
     if (!row.timed()) continue;
     const RankOptions rank = rank_for(request, row);
-    attempt(rank, row, [&](OutOfMemory& full) {
+    attempt_row(rank, row, [&](OutOfMemory& full) {
       if (request.device.type == DeviceType::cuda) {
         if (!times) times.emplace(true);
         row.split = split_by_kernels(rank, request.tuning, row.spec, full, *times);
@@ -250,6 +237,18 @@ RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   RankOptions o = options_for(request.device, request.threads, request.seed);
   o.variants = choose_variants(row.preset, row.variants, request.device.target).ops;
   return o;
+}
+
+void attempt_row(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory&)>& work) {
+  OutOfMemory full;
+  try {
+    work(full);
+  } catch (const Error& error) {
+    if (full.happened) return no_memory(row, rank, error.what());
+    row.set(status_of(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    no_memory(row, rank, "out of memory on the host");
+  }
 }
 
 bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row) {

@@ -18,6 +18,7 @@
 
 namespace kiln {
 
+class OutOfMemory;
 class StepGate;
 
 enum class GraphChoice { automatic, on, off };
@@ -117,6 +118,9 @@ RankOptions rank_for(const BenchStepRequest& request, const StepRow& row);
 bool plan_row(const BenchStepRequest& request, StepRow& row);
 // Of a planned row: does it compute what it should? False where it does not, and the row says so.
 bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row);
+
+// What goes wrong in `work` is what the row says then. `work` hands the observer to its allocators.
+void attempt_row(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory& full)>& work);
 
 // Peaks of a step and every op it runs, from meta.
 struct StepPlan {

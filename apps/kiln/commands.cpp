@@ -4,9 +4,9 @@
 namespace kiln::cli {
 
 using Add = void(Command& command, const CommonOptions& common);
-Add add_ablate, add_bench, add_calc, add_compare, add_completions, add_convert, add_doctor, add_eval, add_man,
-    add_memory, add_ops, add_precision, add_profile, add_report, add_residuals, add_run, add_sample,
-    add_sizes, add_study, add_tokenize, add_train, add_tune;
+Add add_ablate, add_bench, add_calc, add_compare, add_completions, add_convert, add_diff, add_doctor,
+    add_eval, add_man, add_measure, add_memory, add_ops, add_precision, add_profile, add_report,
+    add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune;
 
 std::span<const CommandEntry> commands() {
   static constexpr CommandEntry kCommands[] = {
@@ -41,8 +41,12 @@ std::span<const CommandEntry> commands() {
        "kiln run --nproc 4 -- doctor --collectives", add_run},
       {"calc", "theory against measurement: ring, bucket, fsdp-savings",
        "kiln calc bucket --s 512MB --w 10GB/s --o 20us", add_calc},
+      {"measure", "what a step of any configuration executes, moves, calls, holds and takes",
+       "kiln measure --size tiny --preset both --recompute block --device cpu", add_measure},
       {"compare", "a step's theory, roofline, predicted and measured time, op by op, and why they differ",
        "kiln compare --size tiny --device cpu", add_compare},
+      {"diff", "two steps, or two stored rows: which ops and causes make the difference",
+       "kiln diff preset=baseline preset=optimized --size tiny --device cpu", add_diff},
       {"tune", "measures GEMM algorithms, or attention's tiles, and keeps the fastest",
        "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --precision bf16 --device cuda",
        add_tune},

@@ -34,6 +34,9 @@ TIMED = {
     "bench zero": (RANKS + "--batch-per-rank 4 --stage 0,1".split(), "swiglu", (COPY, LAST, BACKWARD)),
     "bench fsdp": (RANKS + "--batch 8".split(), "swiglu", (COPY, LAST, BACKWARD)),
     "profile": (STEP + "--steps 2 --warmup 1 --precision fp32".split(), "swiglu", (COPY, LAST, BACKWARD)),
+    "measure": (STEP + "--precision fp32,bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
+    "compare": (STEP + "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
+    "diff": (STEP + "precision=fp32 precision=bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
     "ablate": (STEP + "--only fused_swiglu --steps 2 --warmup 1 --gate-steps 2".split(), "swiglu",
                (COPY, LAST, BACKWARD)),
 }
@@ -72,10 +75,9 @@ def commands_of(kiln, *above):
 def times_in(value, path=""):
     """Rows of a document that have a time."""
     if isinstance(value, dict):
-        if any(key in value for key in ("p50_ms", "mean_ms", "steps_ms")):
-            if value.get("p50_ms") or value.get("mean_ms") or value.get("steps_ms"):
-                yield path, value
-                return
+        if any(value.get(key) for key in ("p50_ms", "mean_ms", "steps_ms", "a_ms")):
+            yield path, value
+            return
         for key, inner in value.items():
             yield from times_in(inner, f"{path}.{key}")
     elif isinstance(value, list):

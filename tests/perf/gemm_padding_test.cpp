@@ -7,7 +7,7 @@ namespace {
 
 // The plain kernel's tiles, whatever the machine: KILN_SIMD_LEVEL 0 is 2 rows by 2 vectors.
 TimedOp linear_call(int64_t rows, int64_t out, double in, Pass pass = Pass::forward) {
-  TimedOp op{"linear", "packed", pass};
+  TimedOp op{"linear", "packed", pass, false, {}};
   op.rows = rows;
   op.columns = out;
   op.cost.flops = (pass == Pass::forward ? 2 : 4) * static_cast<double>(rows * out) * in;

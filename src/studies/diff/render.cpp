@@ -111,7 +111,7 @@ std::string causes_text(const std::vector<CauseChange>& causes) {
 
 std::string total_sentence(const StepDiff& d) {
   const bool noise = !d.significance.significant();
-  std::string text = fmt::format("A step of {} takes {} ms, of {} {} ms: {} ms", side("A", d.differs_a),
+  std::string text = fmt::format("{} takes {} ms a step, {} {} ms: {} ms", side("A", d.differs_a),
                                  plain(d.a, 4), side("B", d.differs_b), plain(d.b, 4), signed_ms(d.ms()));
   if (d.a > 0 && d.b > 0)
     text += fmt::format(", B is {:.2f}x {}", std::max(d.a, d.b) / std::min(d.a, d.b),

@@ -27,8 +27,9 @@ double parse_quantity(std::string_view what, std::string_view key, std::string_v
                       std::span<const Unit> units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || !std::isfinite(number) || number < 0)
+  if (error != std::errc{} || !std::isfinite(number))
     refuse(what, cat(key, " is '", text, "', not a number with a unit"));
+  if (number < 0) refuse(what, cat(key, " is '", text, "'; expected 0 or more"));
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   std::string known;
   for (const Unit& u : units) {

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "dist/launch/transports.h"
 #include "kiln/bench_options.h"
-#include "kiln/cmd_calc.h"
 #include "kiln/command.h"
 #include "kiln/rank_options.h"
 #include "rows/result_log.h"
@@ -15,6 +14,9 @@
 #include "train/memory_prediction.h"
 
 namespace kiln::cli {
+
+void add_calc_theory(Command& calc, const CommonOptions& common);  // the subjects that need no stored rows
+
 namespace {
 
 constexpr const char* kBucketExample = "kiln calc bucket --s 512MB --w 10GB/s --o 20us";

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "dist/strategy/strategies.h"
 #include "kiln/bench_options.h"
-#include "kiln/cmd_calc.h"
+#include "kiln/command.h"
 #include "ops/renamed.h"
 #include "perf/model/machine.h"
 #include "studies/calc/memory_chapter.h"

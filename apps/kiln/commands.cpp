@@ -5,7 +5,7 @@ namespace kiln::cli {
 
 using Add = void(Command& command, const CommonOptions& common);
 Add add_ablate, add_bench, add_calc, add_compare, add_completions, add_convert, add_diff, add_doctor,
-    add_eval, add_man, add_measure, add_memory, add_ops, add_precision, add_profile, add_report,
+    add_eval, add_man, add_measure, add_memory, add_ops, add_plan, add_precision, add_profile, add_report,
     add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune;
 
 std::span<const CommandEntry> commands() {
@@ -47,6 +47,8 @@ std::span<const CommandEntry> commands() {
        "kiln compare --size tiny --device cpu", add_compare},
       {"diff", "two steps, or two stored rows: which ops and causes make the difference",
        "kiln diff preset=baseline preset=optimized --size tiny --device cpu", add_diff},
+      {"plan", "layouts of a model over N devices (DP, ZeRO, FSDP, TP), the quickest that fits first",
+       "kiln plan --devices 64 --hw h100 --size 10b", add_plan},
       {"tune", "measures GEMM algorithms, or attention's tiles, and keeps the fastest",
        "kiln tune --size small,medium --batch 4 --ctx 512 --vocab 10000 --precision bf16 --device cuda",
        add_tune},

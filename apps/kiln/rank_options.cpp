@@ -19,9 +19,9 @@ std::string written_bytes(const Bytes& b) {
 
 }  // namespace
 
-TextForm<std::optional<LinkModel>> link_form() {
-  return {[](const std::string& text) {
-            return text.empty() ? std::nullopt : std::optional(LinkModel::parse(text, "--link"));
+TextForm<std::optional<LinkModel>> link_form(const char* option) {
+  return {[option](const std::string& text) {
+            return text.empty() ? std::nullopt : std::optional(LinkModel::parse(text, option));
           },
           [](const std::optional<LinkModel>& link) { return link ? link->str() : std::string(); }};
 }

@@ -17,7 +17,7 @@
 namespace kiln::cli {
 
 // latency=50us,bandwidth=1GB/s; nothing is no link.
-TextForm<std::optional<LinkModel>> link_form();
+TextForm<std::optional<LinkModel>> link_form(const char* option = "--link");
 // 100MB, 1GiB, 4096: at least a byte.
 TextForm<Bytes> bytes_form(const char* option);
 // One of these words: of a list of them, list_form(word_form(...)).

@@ -42,6 +42,7 @@ RUNS = {
     "ablate": f"--size nano --batch 1 --ctx 8 --steps 2 --warmup 1 --gate-steps 1 --only prefetch {SMALL}",
     "report": "--out {out}",
     "run": "--nproc 2 -- doctor --collectives",
+    "plan": "--size nano --devices 4 --ctx 8 --hw h100",
     "calc flops": "--size nano --batch 1 --ctx 8",
     "calc memory": "--size nano --batch 1 --ctx 8",
     "calc time": "--size nano --batch 1 --ctx 8 --hw h100",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_watch.h"
 #include "base/write_at.h"
 
 namespace kiln {
@@ -22,7 +23,8 @@ bool sync_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) return false;
-  const bool done = ::fsync(file) == 0 || errno == EINVAL;  // some file systems have no such thing
+  const bool done = FileWatchGuard::allows(FileOp::sync, path) &&
+                    (::fsync(file) == 0 || errno == EINVAL);  // some file systems have no such thing
   ::close(file);
   return done;
 }
@@ -71,14 +73,16 @@ void AtomicFile::flush() {
 }
 
 void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
-  if (!kiln::write_at(file_, offset, bytes)) fail("cannot write", bytes.size(), offset);
+  if (!FileWatchGuard::allows(FileOp::write, path_) || !kiln::write_at(file_, offset, bytes))
+    fail("cannot write", bytes.size(), offset);
 }
 
 void AtomicFile::commit() {
   flush();
-  if (::fsync(file_) != 0) fail("cannot write");
+  if (!FileWatchGuard::allows(FileOp::sync, path_) || ::fsync(file_) != 0) fail("cannot write");
   const int file = std::exchange(file_, -1);
-  if (::close(file) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+  if (::close(file) != 0 || !FileWatchGuard::allows(FileOp::rename, path_) ||
+      ::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int why = errno;
     ::unlink(temporary_.c_str());
     errno = why;

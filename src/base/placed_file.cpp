@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_watch.h"
 #include "base/write_at.h"
 
 namespace kiln {
@@ -34,11 +35,12 @@ void PlacedFile::create(const std::string& path, std::string_view front, uint64_
 }
 
 void PlacedFile::write(uint64_t offset, std::span<const std::byte> bytes) {
-  if (!kiln::write_at(file_, offset, bytes)) fail("cannot write", bytes.size(), offset);
+  if (!FileWatchGuard::allows(FileOp::write, path_) || !kiln::write_at(file_, offset, bytes))
+    fail("cannot write", bytes.size(), offset);
 }
 
 void PlacedFile::sync() {
-  if (::fsync(file_) != 0) fail("cannot sync to disk");
+  if (!FileWatchGuard::allows(FileOp::sync, path_) || ::fsync(file_) != 0) fail("cannot sync to disk");
 }
 
 void PlacedFile::fail(std::string_view doing, uint64_t bytes, uint64_t at) const {

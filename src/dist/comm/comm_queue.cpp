@@ -159,7 +159,9 @@ void CommQueue::carry_out(PendingCall& p) {
   if (p.work) {
     p.work();
   } else {
+    if (observer_) observer_->on_call_begin(p.call);
     transport_.run(p.call, stream_);
+    if (observer_) observer_->on_call_end(p.call, stream_);
     const auto start = transport_.all_arrived().value_or(begun);
     p.started_ns = steady_ns(start);
     if (options_.link) pace(p, start);

@@ -14,6 +14,7 @@
 
 #include "device/allocator.h"
 #include "device/owned.h"
+#include "dist/comm/comm_observer.h"
 #include "dist/comm/comm_options.h"
 #include "dist/comm/flight_record.h"
 #include "dist/comm/transport.h"
@@ -50,6 +51,7 @@ class CommQueue {
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
 
+  void observe(std::shared_ptr<CommObserver> observer) { observer_ = std::move(observer); }
   void push(std::shared_ptr<PendingCall> call);  // the thread starts with the first
   void wait(const PendingCall& call);            // the host waits until it is over
   bool over(const PendingCall& call);
@@ -71,6 +73,7 @@ class CommQueue {
   Stream stream_;
   const CommOptions& options_;
   const std::string flight_path_;
+  std::shared_ptr<CommObserver> observer_;  // set before the first call
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<PendingCall>> queue_;

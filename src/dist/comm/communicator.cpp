@@ -99,7 +99,9 @@ void Communicator::need_scratch(RankContext& ctx, CommCall& call) {
 
 void Communicator::follow(RankContext& ctx, PendingCall& call) {
   if (call.released) return;
+  const int64_t begin = steady_ns();
   queue_->wait(call);
+  blocked_ns_ += steady_ns() - begin;
   release_up_to(ctx, call.call.sequence);
 }
 
@@ -139,6 +141,12 @@ void Communicator::drain(RankContext& ctx) {
   for (const auto& p : calls) {
     if (p->error) std::rethrow_exception(p->error);
   }
+}
+
+// Drained: its thread waits under the mutex that the next push takes, and sees the observer after it.
+void Communicator::observe(RankContext& ctx, std::shared_ptr<CommObserver> observer) {
+  drain(ctx);
+  queue_->observe(std::move(observer));
 }
 
 void Communicator::abort(const std::string& why) { transport_->abort(why); }

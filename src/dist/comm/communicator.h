@@ -87,6 +87,10 @@ class Communicator {
   // before it over.
   void start_recording();
   std::vector<CommRecord> take_records(RankContext& ctx);
+  // Sees every later call; nothing may be pending. Kept as long as the communicator.
+  void observe(RankContext& ctx, std::shared_ptr<CommObserver> observer);
+  // How long the rank's thread has waited for calls to be over, so far. On CUDA: to be queued.
+  int64_t blocked_ns() const { return blocked_ns_; }
   // The last 1000 calls as JSON, pending ones included.
   std::string flight_record() const { return queue_->flight_record(); }
 
@@ -110,6 +114,7 @@ class Communicator {
   std::deque<std::shared_ptr<PendingCall>> in_flight_;  // in order; none has been released
   uint64_t next_ = 0;
   int splits_ = 0;
+  int64_t blocked_ns_ = 0;
   bool recording_ = false;
   struct Recorded {
     CommRecord record;

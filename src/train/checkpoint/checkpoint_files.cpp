@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/atomic_file.h"
+#include "base/file_watch.h"
 #include "data/load_tokenizer.h"
 #include "model/hf_index.h"
 #include "train/checkpoint/checkpoint_names.h"
@@ -78,7 +79,8 @@ void write_texts(const std::string& folder, const RunFolder& run, const Checkpoi
 
 void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name) {
   run.check_still_held();
-  if (::rename(temporary.c_str(), final_name.c_str()) != 0)
+  if (!FileWatchGuard::allows(FileOp::rename, final_name) ||
+      ::rename(temporary.c_str(), final_name.c_str()) != 0)
     throw Error(cat("cannot rename ", temporary, " to ", final_name, ": ", std::strerror(errno)));
   // The second: it may be new itself.
   if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints())) {

@@ -5,6 +5,7 @@
 namespace kiln {
 
 void CheckpointManager::save(const TrainState& state) {
+  const FileWatchGuard watched(options_.watch);
   try {
     last_good_ = parts_.comm != nullptr ? save_checkpoint_of_ranks(run_, parts_, state, options_.keep, warn_)
                                         : save_checkpoint(*run_, parts_, state, options_.keep, warn_);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_watch.h"
 #include "train/checkpoint/checkpoint.h"
 
 namespace kiln {
@@ -14,6 +15,7 @@ namespace kiln {
 struct SaveOptions {
   int keep = 3;                // checkpoints; the older ones are removed
   bool stop_on_error = false;  // throw instead of continuing
+  FileWatch* watch = nullptr;  // of the files it writes
 };
 
 class CheckpointManager {

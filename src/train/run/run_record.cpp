@@ -57,7 +57,9 @@ Json options_json(const TrainRequest& r) {
 
 }  // namespace
 
-std::string options_text(const TrainRequest& r) { return options_json(r).dump(); }
+std::string options_text(const TrainRequest& r) {
+  return cat(options_json(r).dump(), " ", Json(r.inject).dump());
+}
 
 std::string run_config(const TrainRequest& r) {
   Json config = declared_json(r);
@@ -70,22 +72,23 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
   const ModelConfig& m = s.model;
   Json options = options_json(r);
   for (const std::string_view key : kShape) options.erase(key);
-  const Json page = {{"options", options},
-                     {"model",
-                      {{"vocab", m.vocab},
-                       {"d_model", m.d_model},
-                       {"d_ff", m.d_ff},
-                       {"layers", m.layers},
-                       {"heads", m.heads},
-                       {"kv_heads", m.kv_heads},
-                       {"tied", m.tied},
-                       {"parameters", s.parameters}}},
-                     {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
-                     {"machine", {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}}},
-                     {"products", s.products.empty() ? Json() : Json("gemm.json")},
-                     {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
-                     {"generation", generation},
-                     {"first_step", s.first_step}};
+  Json page = {{"options", options},
+               {"model",
+                {{"vocab", m.vocab},
+                 {"d_model", m.d_model},
+                 {"d_ff", m.d_ff},
+                 {"layers", m.layers},
+                 {"heads", m.heads},
+                 {"kv_heads", m.kv_heads},
+                 {"tied", m.tied},
+                 {"parameters", s.parameters}}},
+               {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
+               {"machine", {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}}},
+               {"products", s.products.empty() ? Json() : Json("gemm.json")},
+               {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
+               {"generation", generation},
+               {"first_step", s.first_step}};
+  if (!r.inject.empty()) page["inject"] = r.inject;
   return page.dump(2) + "\n";
 }
 

@@ -52,9 +52,10 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::optional<int64_t> save_every;  // a tenth of the steps, from 50 to 1000
   int keep = 3;
   bool stop_on_save_error = false;
-  int64_t sample_every = 0;    // steps; 0: only after the last
-  int64_t sample_tokens = 80;  // 0: never
-  std::string prompt;          // empty: the beginning of a line
+  std::vector<std::string> inject;  // faults, as parse_injection takes them
+  int64_t sample_every = 0;         // steps; 0: only after the last
+  int64_t sample_tokens = 80;       // 0: never
+  std::string prompt;               // empty: the beginning of a line
   double held_out = 0.1;
   bool overfit = false;
   int threads = 0;  // of each rank; 0: all, split among ranks

@@ -1,5 +1,7 @@
 #include "train/run/train_loop.h"
 
+#include <algorithm>
+
 namespace kiln {
 
 TrainLoop::TrainLoop(RankContext& ctx, Model& model, TrainStep& step, const StepOptions& shape,
@@ -21,6 +23,7 @@ int64_t TrainLoop::run(RunListener& listener, const std::atomic<bool>& stop) {
   int64_t done = options_.first;
   bool paused = true;  // after step `done`, and its result was reported
   while (done < options_.steps && !is_to_stop(stop)) {
+    for (StepHook* hook : options_.hooks) hook->before_step(done + 1);
     const double before = seconds_, waited_before = host_wait_ms_;
     const Clock::time_point start = Clock::now();
     const std::span<const HostBatch> input = batches();
@@ -29,7 +32,9 @@ int64_t TrainLoop::run(RunListener& listener, const std::atomic<bool>& stop) {
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     if (previous && !paused) report(listener, *previous, before, waited_before);
     paused = pause_after(++done);
-    if (paused) pause(listener, done);
+    const StepScalars result = paused ? finish_step(listener) : StepScalars();
+    for (StepHook* hook : options_.hooks) hook->after_step(done);
+    if (paused) pause(listener, result);
   }
   if (done > options_.first) {
     if (!paused) finish_step(listener);
@@ -53,13 +58,15 @@ StepScalars TrainLoop::finish_step(RunListener& listener) {
 }
 
 bool TrainLoop::pause_after(int64_t step) const {
-  return is_due(options_.eval_every, step) || is_due(options_.save_every, step) ||
-         is_due(options_.sample_every, step);
+  const auto wants = [step](const StepHook* hook) { return hook->needs_result(step); };
+  return options_.results_at_once || is_due(options_.eval_every, step) || is_due(options_.save_every, step) ||
+         is_due(options_.sample_every, step) ||
+         std::any_of(options_.hooks.begin(), options_.hooks.end(), wants);
 }
 
 // What wants the device for itself. Saving comes first: whatever happens in the rest, the work is safe.
-void TrainLoop::pause(RunListener& listener, int64_t step) {
-  const StepScalars result = finish_step(listener);
+void TrainLoop::pause(RunListener& listener, const StepScalars& result) {
+  const int64_t step = result.attempt;
   if (is_due(options_.save_every, step)) listener.on_save(result);
   if (is_due(options_.eval_every, step)) evaluate_now(listener, step);
   if (is_due(options_.sample_every, step)) listener.on_sample(step);

@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "train/run/evaluate.h"
 #include "train/step.h"
+#include "train/step_hook.h"
 
 namespace kiln {
 
@@ -27,6 +28,10 @@ struct RunOptions {
   // Of several ranks, which must all end after the same step: takes whether this one is to stop, and answers
   // for all. Called by all between steps.
   std::function<bool(bool)> agree_to_stop = {};
+  // The host waits for each step's result before it queues the next step: a step that was not finite is then
+  // explained while the weights are those it started from, and the run can continue.
+  bool results_at_once = false;
+  std::vector<StepHook*> hooks = {};
 };
 
 struct StepReport {
@@ -65,7 +70,7 @@ class TrainLoop {
   bool is_due(int64_t every, int64_t step) const { return every > 0 && step % every == 0; }
   bool is_to_stop(const std::atomic<bool>& stop);
   bool pause_after(int64_t step) const;
-  void pause(RunListener& listener, int64_t step);
+  void pause(RunListener& listener, const StepScalars& result);
   void finish(RunListener& listener, int64_t step, bool stopped);
   std::span<const HostBatch> batches();
   StepScalars finish_step(RunListener& listener);  // waits for the last step and reports it

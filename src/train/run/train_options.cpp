@@ -13,6 +13,7 @@
 #include "ops/renamed.h"
 #include "optim/optimizers.h"
 #include "optim/schedule.h"
+#include "train/inject/injection.h"
 #include "train/presets.h"
 
 namespace kiln {
@@ -108,6 +109,11 @@ void add_run_options(Options& o, TrainRequest& r) {
   o.opt("--on-save-error", r.stop_on_save_error, on_save_error_form(),
         "continue, or stop, when a checkpoint cannot be written")
       .was_value("go-on", "continue");
+  o.opt("--inject", r.inject, "fault to inject, to test a set-up: kill, stall, slow, nan, flip, enospc, eio")
+      .value("KIND:KEY=VALUE,...")
+      .repeat()
+      .unset("none")
+      .not_in_config();
   o.opt("--fresh", r.fresh, "restart instead of resuming; the old run is moved aside").not_in_config();
   o.opt("--overfit", r.overfit, "train on the first batch only: the loss must go to 0");
 }
@@ -187,7 +193,7 @@ StepOptions step_of(const TrainRequest& r) {
   }
   s.max_norm = r.clip;
   s.loss_scale = r.loss_scale;
-  s.graph = r.graph != "off";
+  s.graph = r.graph != "off" && r.inject.empty();  // a graph's ops cannot be watched one by one
   if (r.prefetch != "auto") s.prefetch = r.prefetch == "on";
   s.optimizer = r.optimizer;
   s.optimizer.set_decay(r.optimizer.adamw.decay);  // one option for every optimizer
@@ -304,6 +310,10 @@ void check_request(const TrainRequest& r) {
                     r.batch < data_ranks ? ": some ranks would have no sequence"
                                          : ": the batch does not divide among them"),
                 cat("--batch ", (r.batch / data_ranks + 1) * data_ranks, " does"), ErrorKind::usage);
+  check_injections(parse_injections(r.inject), {.ranks = r.ranks,
+                                                .steps = r.steps,
+                                                .save_every = save_every_of(r),
+                                                .sums_gradients = r.strategy != "none"});
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   check_shards(model_of(r), r.tensor_ranks);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device/device_room.h"
 #include "device/gpu_info.h"
+#include "dist/launch/rank_agreement.h"
 #include "dist/launch/transports.h"
 #include "model/hf_folder.h"
 #include "train/presets.h"
@@ -58,6 +59,7 @@ TrainingRank::TrainingRank(const TrainRequest& request, RankContext& ctx, Commun
       warn_([&view](const std::string& line) { view.on_warning(line); }) {}
 
 TrainOutcome TrainingRank::run() {
+  inject_faults();
   text_ = &share_.text(request_, ctx_.pool());
   if (any_rank(ctx_, comm_, stop_)) return {};
   share_out(*text_);
@@ -70,7 +72,34 @@ TrainOutcome TrainingRank::run() {
   if (done) return already_done();
   choose_products();
   make_step();
-  return first_ ? train_and_speak() : train_beside();
+  TrainOutcome outcome = first_ ? train_and_speak() : train_beside();
+  report_injections();
+  return outcome;
+}
+
+void TrainingRank::inject_faults() {
+  if (request_.inject.empty()) return;
+  const std::vector<Injection> all = parse_injections(request_.inject);
+  const bool threads = comm_.world() > 1 && !find_transport(comm_.transport()).processes;
+  for (const Injection& i : all) {
+    if (first_) view_.on_warning(cat("FAULT INJECTION IS ON, because --inject asks for it: ", i.text));
+    if (threads && i.kind == FaultKind::stall && i.seconds == 0)
+      throw Error(cat("--inject ", i.text, ": ranks that are threads cannot be stopped one by one"),
+                  "say how long with seconds=N, or start processes: kiln run --nproc N -- train ...",
+                  ErrorKind::usage);
+  }
+  injector_ = std::make_shared<Injector>(all, ctx_);
+  injector_->at(FaultPoint::init);
+}
+
+void TrainingRank::report_injections() {
+  if (!injector_) return;
+  injector_->at(FaultPoint::finalize);
+  std::string mine;
+  for (const std::string& text : injector_->not_happened()) mine += cat(mine.empty() ? "" : " ", text);
+  for (const std::string& text : all_gather_text(ctx_, comm_, mine, "faults that did not happen")) {
+    if (first_ && !text.empty()) view_.on_warning(cat("injected faults that did not happen: ", text));
+  }
 }
 
 void TrainingRank::share_out(const TrainingText& text) {
@@ -162,6 +191,10 @@ void TrainingRank::make_step() {
   }
   Strategy& strategy = place_->strategy();
   strategy.attach(model_->params());
+  if (injector_) {
+    injector_->attach(model_->params());
+    place_->data().observe(ctx_, injector_);
+  }
   step_ = std::make_unique<TrainStep>(ctx_, *model_, strategy, shape_);
   if (!found_) return;
   load_checkpoint(*found_, parts());
@@ -182,13 +215,18 @@ RunOptions TrainingRank::options() {
   RunOptions options = run_options_of(request_);
   options.first = state_.step();
   if (!samples()) options.sample_every = 0;
+  if (injector_) options.hooks.push_back(injector_.get());
   if (comm_.world() > 1) options.agree_to_stop = agreement(ctx_, comm_, options.first);
   return options;
 }
 
+SaveOptions TrainingRank::save_options() const {
+  return {request_.keep, request_.stop_on_save_error, injector_.get()};
+}
+
 TrainOutcome TrainingRank::train_beside() {
   TrainLoop run(ctx_, *model_, *step_, shape_, *loader_, text_->validation, options());
-  CheckpointManager saver(nullptr, parts(), {request_.keep, request_.stop_on_save_error}, {});
+  CheckpointManager saver(nullptr, parts(), save_options(), {});
   SavingRank other(saver, std::move(state_));
   run.run(other, stop_);
   return {};
@@ -206,7 +244,7 @@ TrainOutcome TrainingRank::train_and_speak() {
   setup.earlier_losses = metrics.kept_losses();
   view_.on_setup(request_, setup);
 
-  CheckpointManager saver(*folder_, parts(), {request_.keep, request_.stop_on_save_error}, warn_);
+  CheckpointManager saver(*folder_, parts(), save_options(), warn_);
   saver.start_from(setup.resumed);
   RunRecorder keeper(request_, parts(), view_, metrics, saver, *loader_, std::move(state_));
   TrainOutcome outcome = run_steps(run, keeper, saver);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "dist/launch/parallel_rank.h"
+#include "train/inject/injector.h"
 #include "train/run/run_recorder.h"
 #include "train/run/train_ranks.h"
 
@@ -20,6 +21,7 @@ class TrainingRank {
   TrainOutcome run();
 
  private:
+  void inject_faults();                      // where --inject asks for them
   void share_out(const TrainingText& text);  // model and batch among the ranks
   void take_up();                            // the checkpoint to resume, where there is one
   void predict_memory_or_refuse();           // of the first rank
@@ -29,6 +31,8 @@ class TrainingRank {
   void make_step();        // model and step, with the checkpoint's values or fresh ones
   CheckpointParts parts() const;
   RunOptions options();
+  SaveOptions save_options() const;
+  void report_injections();     // those that did not happen
   TrainOutcome train_beside();  // the first rank
   TrainOutcome train_and_speak();
   TrainOutcome run_steps(TrainLoop& run, RunRecorder& keeper, const CheckpointManager& saver);
@@ -59,6 +63,7 @@ class TrainingRank {
   MemoryStats memory_;
   std::optional<TuneFile> tuning_;
   std::unique_ptr<Model> model_;
+  std::shared_ptr<Injector> injector_;  // null: nothing is injected
   std::unique_ptr<TrainStep> step_;
 };
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "dist/launch/rank_limit.h"
 #include "dist/launch/transports.h"
 #include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
@@ -43,6 +44,9 @@ void run_bench_allreduce(Asked& asked, const Command& command, const CommonOptio
   request.device = Device::parse(common.device);
   if (request.device.is_meta())
     throw Error("meta moves nothing: there is nothing to time", {}, ErrorKind::usage);
+  if (was_given(command, "--ranks")) {
+    for (const int ranks : request.ranks) check_rank_count("--ranks", ranks, request.oversubscribe);
+  }
   if (asked.sweep.dry_run) return;
   const BenchAllReduceReport report = watched(request, bench_allreduce);
   if (report.rows.empty() && !report.stopped) return;  // a rank other than the first
@@ -65,6 +69,7 @@ void add_bench_allreduce(Command& bench, const CommonOptions& common) {
       .was("--size")
       .value("BYTES,...");
   c.opt("--ranks", r.ranks, between(1, 1024), "numbers of ranks");
+  c.opt("--oversubscribe", r.oversubscribe, "more than 4 ranks to a core").not_in_config();
   c.opt("--transport", r.transports, list_form(one_of_form("--transport", transport_names())),
         "of " + transport_list())
       .value("NAME,...");

@@ -127,11 +127,11 @@ Request parse_command(const CommandEntry& entry, std::span<const std::string> ar
   auto parsed = std::make_shared<DeclaredCommand>(entry);
   CommonOptions& common = parsed->common;
   const ParsedArguments given = parse_arguments(parsed->command, parsed->common_options, args);
-  if (!given.help.empty()) return {.text = given.help, .run = nullptr};
+  if (!given.help.empty()) return {.text = given.help, .run = nullptr, .command = nullptr};
   common.out_given = !parsed->common_options.find("--out")->given().empty();
   if (common.out.empty()) throw_usage("--out is empty; expected a folder");
   const Command& chosen = *given.chosen;
-  return {.text = {}, .run = [parsed, &chosen] { chosen.run(); }};
+  return {.text = {}, .run = [parsed, &chosen] { chosen.run(); }, .command = &chosen};
 }
 
 }  // namespace
@@ -168,16 +168,17 @@ void check_device_name(std::string_view text) {
 
 Request parse_command_line(std::span<const std::string> args) {
   // Who types the bare name asks what there is: an answer, not a mistake, as `kiln --help` is.
-  if (args.empty()) return {.text = program_help(), .run = nullptr};
+  if (args.empty()) return {.text = program_help(), .run = nullptr, .command = nullptr};
   const std::string& first = args.front();
   if (first == "help" && args.size() > 1) {  // kiln help bench op = kiln bench op --help
     std::vector<std::string> turned(args.begin() + 1, args.end());
     turned.emplace_back("--help");
     return parse_command_line(turned);
   }
-  if (first == "--help" || first == "-h" || first == "help") return {.text = program_help(), .run = nullptr};
+  if (first == "--help" || first == "-h" || first == "help")
+    return {.text = program_help(), .run = nullptr, .command = nullptr};
   if (first == "--version" || first == "-V" || first == "version")
-    return {.text = version_text(), .run = nullptr};
+    return {.text = version_text(), .run = nullptr, .command = nullptr};
 
   const std::vector<std::string> turned = turned_into_study(args);
   if (first != "study" && !turned.empty()) return parse_command_line(turned);

@@ -16,6 +16,8 @@ namespace kiln::cli {
 struct Request {
   std::string text;           // to print and be done (help, version); otherwise empty
   std::function<void()> run;  // set when text is empty
+  // Then too: the command with what was typed for it; lives as long as `run`.
+  const Command* command = nullptr;
 };
 
 // `args` without the program's name. Throws Error of kind usage.

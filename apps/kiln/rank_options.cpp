@@ -68,6 +68,7 @@ void add_ranks_options(Command& c, RanksStudy& r, RanksAsked& asked, int least_w
   add_model_options(c.options, asked.model, /*several=*/false);
   c.opt("--transport", r.transport, transport_names(/*with_auto=*/true),
         "transport: threads, or the one `kiln run` has started the ranks with");
+  c.opt("--oversubscribe", r.oversubscribe, "more than 4 ranks to a core").not_in_config();
   c.opt("--link", r.link, link_form(), "simulated link that paces collectives: latency=50us,bandwidth=1GB/s")
       .value("MODEL");
   c.opt("--ctx,--context", r.context, between(1, 1 << 24), "sequence length");

@@ -1,17 +1,25 @@
 #include "kiln/console/stop_on_signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 
 namespace kiln::cli {
 namespace {
 
-// The one place that must be reachable from a signal handler.
+// What must be reachable from a signal handler.
 std::atomic<bool> requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<bool> notes_second{false};
+std::atomic<int> second_signal{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 constexpr std::array<int, 3> kStopSignals = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
 
-extern "C" void on_stop_signal(int) {
-  if (requested.exchange(true)) return;
+extern "C" void on_stop_signal(int received) {
+  if (requested.exchange(true)) {
+    if (notes_second.load()) second_signal.store(received);
+    return;
+  }
+  if (notes_second.load()) return;
   for (const int signal : kStopSignals) {
     // What was ignored when the process began stays so: nohup means it.
     if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
@@ -22,8 +30,18 @@ extern "C" void on_stop_signal(int) {
 
 const std::atomic<bool>& stop_requested() { return requested; }
 
-StopOnSignals::StopOnSignals() {
+int StopOnSignals::second() { return second_signal.load(); }
+
+void StopOnSignals::end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  (void)std::raise(signal);
+  ::_exit(128 + signal);
+}
+
+StopOnSignals::StopOnSignals(SecondSignal second) {
   requested.store(false);
+  notes_second.store(second == SecondSignal::noted);
+  second_signal.store(0);
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
     previous_[i] = std::signal(kStopSignals[i], on_stop_signal);
     if (previous_[i] == SIG_IGN) std::signal(kStopSignals[i], SIG_IGN);

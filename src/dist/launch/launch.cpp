@@ -13,13 +13,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
+#include <optional>
 
-#include "base/on_exit.h"
+#include "device/cpu/host_limits.h"
 #include "dist/comm/mpi_process.h"
 #include "dist/launch/launch_folder.h"
+#include "dist/launch/mpirun_command.h"
+#include "dist/launch/process_tree.h"
+#include "dist/launch/rank_limit.h"
 #include "dist/launch/rank_processes.h"
-#include "dist/launch/ranks.h"
+#include "dist/launch/transports.h"
 
 namespace kiln {
 namespace {
@@ -49,35 +52,8 @@ class LineReader {
   std::string rest_;
 };
 
-std::string token() {
-  std::random_device random;
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%08x%08x%08x%08x", random(), random(), random(), random());
-  return text.data();
-}
-
-std::vector<std::string> mpirun_args(const LaunchRequest& r, const std::string& mpirun,
-                                     const std::string& folder) {
-  std::vector<std::string> args = {mpirun, "--allow-run-as-root", "--oversubscribe", "-n",
-                                   std::to_string(r.ranks)};
-  auto add = [&](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
-  // mpirun would bind each rank to one core, or to a socket: its own threads would then share that core, and
-  // ranks that outnumber cores could not move to a free one. Ranks take their share of threads, the kernel
-  // places them.
-  add({"--bind-to", "none"});
-  if (!r.hosts.empty()) add({"--host", r.hosts});
-  auto variable = [&](const char* name, const std::string& value) { add({"-x", cat(name, "=", value)}); };
-  variable(kTransportVariable, r.transport);
-  variable(kTimeoutVariable, cat(r.timeout));
-  variable(kLaunchFolderVariable, folder);
-  variable(kJobVariable, token());
-  if (!r.flight_folder.empty()) variable(kFlightVariable, r.flight_folder);
-  args.insert(args.end(), r.command.begin(), r.command.end());
-  return args;
-}
-
 // Between fork and exec: nothing but calls that are safe there.
-[[noreturn]] void become(char* const* args, int output, int errors, pid_t parent) {
+[[noreturn]] void become(char* const* args, char* const* environment, int output, int errors, pid_t parent) {
   ::setpgid(0, 0);                          // Ctrl-C is the launcher's, which passes it on in its own way
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);       // upon which mpirun ends its ranks
   if (::getppid() != parent) ::_exit(127);  // it ended before the line above
@@ -86,7 +62,7 @@ std::vector<std::string> mpirun_args(const LaunchRequest& r, const std::string& 
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   if (output != STDOUT_FILENO) ::dup2(output, STDOUT_FILENO);
   ::dup2(errors, STDERR_FILENO);
-  ::execv(args[0], args);
+  ::execve(args[0], args, environment);
   ::_exit(127);
 }
 
@@ -109,40 +85,49 @@ class Chatter {
   std::string text_;
 };
 
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  all.reserve(words.size() + 1);
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
 class Launch {
  public:
   Launch(const LaunchRequest& request, const std::string& mpirun)
       : r_(request), folder_(request.ranks), processes_(folder_, request.ranks) {
-    std::vector<std::string> args = mpirun_args(request, mpirun, folder_.path());
-    std::vector<char*> argv;
-    argv.reserve(args.size() + 1);
-    for (std::string& word : args) argv.push_back(word.data());
-    argv.push_back(nullptr);
+    std::vector<std::string> args =
+        mpirun_args(request, mpirun, folder_.path(), read_host_limits().cpus_usable);
+    std::vector<std::string> variables = mpirun_environment(request, folder_.path(), new_job_token());
+    const std::vector<char*> argv = pointers(args), environment = pointers(variables);
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error(cat("cannot make a pipe: ", std::strerror(errno)));
     errors_ = ends[0];
     std::fflush(stdout);
     const pid_t parent = ::getpid();
     child_ = ::fork();
-    if (child_ == 0) become(argv.data(), request.output, ends[1], parent);
+    if (child_ == 0) become(argv.data(), environment.data(), request.output, ends[1], parent);
     ::close(ends[1]);
     if (child_ < 0) {
       ::close(errors_);
       throw Error(cat("cannot start a process: ", std::strerror(errno)));
     }
   }
-  ~Launch() { ::close(errors_); }
+  ~Launch() {
+    (void)tree_.end(kLastMoment);
+    ::close(errors_);
+  }
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
   void run() {
     const int status = watch();
-    processes_.signal(SIGKILL);  // what is left
-    if (!gave_up_.empty())
-      throw Error(gave_up_, "see what that rank is doing; --comm-timeout sets how long to wait");
+    (void)tree_.end(kLastMoment);  // what is left
+    if (!gave_up_.empty()) throw Error(gave_up_, hint_);
     const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (well) return;
-    if (asked_to_stop_) throw Error("the ranks were ended by a signal before they were done");
+    if (stopping_) throw Error("the ranks were ended by a signal before they were done");
     std::vector<RankStatus> lines;
     lines.reserve(static_cast<std::size_t>(r_.ranks));
     for (int i = 0; i < r_.ranks; ++i) {
@@ -192,14 +177,12 @@ class Launch {
         });
       const pid_t ended = ::waitpid(child_, &status, WNOHANG);
       if (ended == child_) break;
-      if (!asked_to_stop_ && r_.stop && r_.stop()) {
-        asked_to_stop_ = true;
-        processes_.signal(SIGTERM);
-      }
+      pass_on_signals();
+      if (ending_ && Clock::now() - *ending_ > kMpirunsMoment) tree_.signal(SIGKILL, child_);
       if (Clock::now() - looked > std::chrono::milliseconds(200)) {
         looked = Clock::now();
         processes_.look_for_stopped();
-        if (gave_up_.empty()) look_for_missing(std::chrono::duration<double>(looked - begun).count());
+        if (!ending_) look_for_missing(std::chrono::duration<double>(looked - begun).count());
         end_after_failure();
       }
     }
@@ -216,13 +199,40 @@ class Launch {
     return status;
   }
 
+  // The first signal is the ranks' too: each finishes its step and saves. One that is only starting gets it
+  // when it is there.
+  void pass_on_signals() {
+    if (!stopping_ && r_.stop && r_.stop()) stopping_ = Clock::now();
+    if (!stopping_ || ending_) return;
+    processes_.signal_once(SIGTERM);
+    const bool nobody_yet = r_.hosts.empty() && !any_started();  // nothing to finish, nothing to save
+    if (nobody_yet || (r_.end_now && r_.end_now())) return end_all();
+    if (std::chrono::duration<double>(Clock::now() - *stopping_).count() < r_.grace) return;
+    gave_up_ = cat("the ranks had not ended ", r_.grace, " s after the signal, and were killed");
+    hint_ = "--grace sets how long they have to finish their step and save";
+    end_all();
+  }
+
+  bool any_started() const {
+    for (int i = 0; i < r_.ranks; ++i)
+      if (folder_.status_page().read(i).state != RankState::absent) return true;
+    return false;
+  }
+
+  // mpirun first: it knows the machines of its ranks. What does not end then is killed, wherever in the tree.
+  void end_all() {
+    ending_ = Clock::now();
+    ::kill(child_, SIGTERM);
+  }
+
   // MPI itself waits for its ranks forever; one that starts and never reaches the rendezvous is named here.
   void look_for_missing(double seconds) {
-    if (seconds < r_.timeout || !r_.hosts.empty()) return;
+    if (seconds < r_.timeout) return;
     std::string missing;
     int met = 0;
     for (int i = 0; i < r_.ranks; ++i) {
       const RankStatus line = folder_.status_page().read(i);
+      if (line.state == RankState::absent && !r_.hosts.empty()) continue;  // on another machine, maybe
       if (line.state == RankState::absent || line.state == RankState::started) {
         missing += cat(missing.empty() ? "rank " : ", rank ", i);
         if (line.pid != 0) missing += cat(" (pid ", line.pid, ")");
@@ -232,7 +242,8 @@ class Launch {
     }
     if (missing.empty() || (met == 0 && seconds < 2 * r_.timeout)) return;  // none: a slow start of all
     gave_up_ = cat(missing, " did not come to the start of the run within ", r_.timeout, " s");
-    ::kill(child_, SIGTERM);
+    hint_ = "see what that rank is doing; --comm-timeout sets how long to wait";
+    end_all();
   }
 
   // A rank has failed and mpirun does not end: it waits for a machine that no longer answers. The other ranks
@@ -250,17 +261,19 @@ class Launch {
   }
 
   static constexpr std::chrono::seconds kPatience{5};
+  static constexpr std::chrono::milliseconds kMpirunsMoment{2000}, kLastMoment{2000};  // together below 5 s
 
   const LaunchRequest& r_;
   LaunchFolder folder_;
   RankProcesses processes_;
+  ProcessTree tree_;
   pid_t child_ = -1;
   int errors_ = -1;
   std::vector<LineReader> ranks_lines_;
   LineReader mpirun_lines_;
   Chatter chatter_;
-  bool asked_to_stop_ = false;
-  std::string gave_up_;
+  std::optional<Clock::time_point> stopping_, ending_;  // since when
+  std::string gave_up_, hint_;
 };
 
 }  // namespace
@@ -278,6 +291,8 @@ std::string find_mpirun() {
 }
 
 void launch_ranks(const LaunchRequest& request) {
+  check_rank_count("the number of ranks", ranks_of_a_machine(request.ranks, request.hosts),
+                   request.oversubscribe);
   if (!mpi_built_in())
     throw Error("this kiln was built without MPI, which starts ranks as processes",
                 "apt install libopenmpi-dev openmpi-bin, then `make build`; or use --transport threads",
@@ -285,6 +300,11 @@ void launch_ranks(const LaunchRequest& request) {
   const std::string mpirun = find_mpirun();
   if (mpirun.empty())
     throw Error("mpirun was not found on PATH", "apt install openmpi-bin; or use --transport threads",
+                ErrorKind::unavailable);
+  if (const std::string why = find_transport(request.transport).why_not();
+      request.hosts.empty() && !why.empty())
+    throw Error(cat("ranks over ", request.transport, " cannot run here: ", why),
+                "`kiln doctor` says what this machine has; --transport mpi and threads need no GPU",
                 ErrorKind::unavailable);
   Launch(request, mpirun).run();
 }

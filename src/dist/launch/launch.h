@@ -20,11 +20,16 @@ struct LaunchRequest {
   int output = 1;                    // the file that rank 0's stdout goes to
   // A line of a rank's stderr; rank -1: of mpirun. Default: to stderr, with the rank before it.
   std::function<void(int rank, const std::string& line)> on_line;
-  std::function<bool()> stop;  // true: ranks are asked to end (SIGTERM) and waited for
+  // True: ranks are asked to end (SIGTERM), and have `grace` seconds to finish their step and save.
+  std::function<bool()> stop;
+  double grace = 30;
+  std::function<bool()> end_now;  // true: every process is ended at once
+  bool oversubscribe = false;     // more than kMostRanksPerCore ranks to a core are meant
 };
 
 // Returns when every rank has ended well. Throws Error with one line that names the first rank that did not,
-// where it was, and how it ended; no rank runs any more then. Error(unavailable) where there is no mpirun.
+// where it was, and how it ended; no process that was started runs any more then, and no file of theirs is
+// left. Error(unavailable) where there is no mpirun, Error(usage) where the machine is too small.
 void launch_ranks(const LaunchRequest& request);
 
 // mpirun's own path, of KILN_MPIRUN or PATH; empty where there is none.

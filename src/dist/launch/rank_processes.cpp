@@ -23,10 +23,13 @@ bool RankProcesses::is_alive(const RankStatus& line) const {
   return text_of(line.pid, "environ").find(folder_.path()) != std::string::npos;
 }
 
-void RankProcesses::signal(int signal) const {
-  for (std::size_t i = 0; i < stopped_.size(); ++i) {
+void RankProcesses::signal_once(int signal) {
+  for (std::size_t i = 0; i < told_.size(); ++i) {
+    if (told_[i]) continue;
     const RankStatus line = folder_.status_page().read(static_cast<int>(i));
-    if (is_alive(line)) ::kill(line.pid, signal);
+    if (!is_alive(line)) continue;
+    told_[i] = true;
+    ::kill(line.pid, signal);
   }
 }
 

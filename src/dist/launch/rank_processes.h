@@ -10,9 +10,9 @@ namespace kiln {
 class RankProcesses {
  public:
   RankProcesses(const LaunchFolder& folder, int ranks)
-      : folder_(folder), stopped_(static_cast<std::size_t>(ranks)) {}
+      : folder_(folder), stopped_(static_cast<std::size_t>(ranks)), told_(stopped_) {}
 
-  void signal(int signal) const;  // to all that live
+  void signal_once(int signal);  // to each that lives and has not had it yet
 
   // Which of them are stopped, by a signal or a debugger. To be polled while no rank has failed:
   // code that ends the ranks wakes them first.
@@ -23,7 +23,7 @@ class RankProcesses {
   bool is_alive(const RankStatus& line) const;
 
   const LaunchFolder& folder_;
-  std::vector<bool> stopped_;
+  std::vector<bool> stopped_, told_;
 };
 
 }  // namespace kiln

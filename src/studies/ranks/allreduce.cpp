@@ -136,6 +136,7 @@ std::vector<std::string> child_args(const BenchAllReduceRequest& r, const AllRed
           "--reduction=" + r.reduction,
           "--device=" + r.device.str(),
           fmt::format("--seed={}", r.seed),
+          "--oversubscribe",
           "--json",
           "--out=" + folder};
 }
@@ -152,6 +153,7 @@ std::vector<AllReduceRow> measure_in_processes(const BenchAllReduceRequest& r, c
   launch.ranks = g.ranks;
   launch.transport = g.transport;
   launch.timeout = r.timeout;
+  launch.oversubscribe = true;  // checked before: the first refusal is the command's
   launch.stop = r.stop;
   launch.output = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   launch.command = child_args(r, g, folder);

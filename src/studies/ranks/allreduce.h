@@ -25,6 +25,7 @@ struct BenchAllReduceRequest {
   int warmups = 5, samples = 30;
   double timeout = 60;
   uint64_t seed = 0;
+  bool oversubscribe = false;            // more than kMostRanksPerCore ranks to a core are meant
   std::string reduction = "auto";        // deterministic, library; auto: as the transport's row says
   std::function<bool()> stop = nullptr;  // asked between groups of cells
 };

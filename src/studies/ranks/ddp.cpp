@@ -158,7 +158,7 @@ void check_bench_ddp(const BenchDdpRequest& r) {
                 fmt::format("take {} or {}", std::max<int64_t>(1, r.batch / r.ranks) * r.ranks,
                             (r.batch / r.ranks + 1) * r.ranks),
                 ErrorKind::usage);
-  check_study_ranks(r.transport, r.ranks);
+  check_study_ranks(r, r.ranks);
   check_config(config_of(r.size));
 }
 

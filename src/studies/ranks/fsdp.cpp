@@ -28,7 +28,7 @@ void check_bench_fsdp(const BenchFsdpRequest& r) {
   if (r.batch % r.ranks != 0)
     throw Error(fmt::format("--batch is {}, which does not divide into {} ranks", r.batch, r.ranks), {},
                 ErrorKind::usage);
-  check_study_ranks(r.transport, r.ranks);
+  check_study_ranks(r, r.ranks);
   check_config(config_of(r.size));
 }
 

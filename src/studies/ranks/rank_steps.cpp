@@ -14,6 +14,7 @@
 #include "dist/comm/local_transport.h"
 #include "dist/comm/reduce_ranks.h"
 #include "dist/launch/rank_agreement.h"
+#include "dist/launch/rank_limit.h"
 #include "dist/launch/transports.h"
 #include "dist/strategy/bucketed.h"
 #include "dist/strategy/fsdp.h"
@@ -202,7 +203,8 @@ std::string study_transport(const std::string& asked) {
   return asked == "auto" ? launched_request().transport : asked;
 }
 
-void check_study_ranks(const std::string& transport, int ranks) {
+void check_study_ranks(const RanksStudy& study, int ranks) {
+  const std::string& transport = study.transport;
   const RanksRequest launched = launched_request();
   if (transport != launched.transport)
     throw Error(cat("--transport is ", transport, ", and the ranks of this study are ", launched.transport),
@@ -217,6 +219,8 @@ void check_study_ranks(const std::string& transport, int ranks) {
   if (!find_transport(transport).processes && ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
+  if (!find_transport(transport).processes && !study.device.is_meta())
+    check_rank_count("--ranks", ranks, study.oversubscribe);
 }
 
 int64_t batch_of_rank(const RanksStudy& study, int ranks) {

@@ -60,9 +60,6 @@ struct RanksPlan {
   CommOptions comm;
 };
 
-// Ranks are threads that a study starts, or the processes that were started for it. Error(usage) where
-// `transport` or the number of ranks is another than theirs.
-void check_study_ranks(const std::string& transport, int ranks);
 // Of a launched process its own, else as many as are requested.
 int study_ranks(int asked);
 std::string study_transport(const std::string& asked);
@@ -87,11 +84,15 @@ struct RanksStudy {
   int micro_steps = 1;
   int warmups = 2, steps = 5;
   Device device;
-  int threads = 0;  // of each rank
+  int threads = 0;             // of each rank
+  bool oversubscribe = false;  // more than kMostRanksPerCore ranks to a core are meant
   uint64_t seed = 0;
   std::string folder = {};  // of what the gate has found right already; empty: none
   std::function<bool()> stop = nullptr;
 };
+// Ranks are threads that a study starts, or the processes that were started for it. Error(usage) where the
+// transport or the number of ranks is another than theirs, or threads are too many for this machine.
+void check_study_ranks(const RanksStudy& study, int ranks);
 RanksWork work_of(const RanksStudy& study, int ranks, int64_t batch_of_a_rank);
 // Of studies with several numbers of ranks, whose `batch` is of each. Error(usage) where the total does not
 // divide.

@@ -71,7 +71,7 @@ void check_bench_zero(const BenchZeroRequest& r) {
     throw Error("meta runs no kernels, so there is nothing to measure", "say --measure off",
                 ErrorKind::usage);
   for (const int n : r.ranks) {
-    check_study_ranks(r.transport, n);
+    check_study_ranks(r, n);
     (void)batch_of_rank(r, n);
   }
   check_config(config_of(r.size));

@@ -64,6 +64,7 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   int ranks = 1;                  // each takes its part of the batch
   int tensor_ranks = 1;           // of them, those that hold one model between them and take the same part
   std::string transport = "auto";
+  bool oversubscribe = false;  // more than kMostRanksPerCore ranks to a core are meant
   double bucket_mb = StrategyOptions().bucket_mb;
   bool bucket_auto = false;                        // instead: as the link is (auto_bucket.h)
   int fsdp_prefetch = StrategyOptions().prefetch;  // weights in flight while one is in use

@@ -120,6 +120,7 @@ void add_run_options(Options& o, TrainRequest& r) {
 
 void add_rank_options(Options& o, TrainRequest& r) {
   o.opt("--ranks", r.ranks, between(1, 1 << 16), "number of ranks, which split the batch");
+  o.opt("--oversubscribe", r.oversubscribe, "more than 4 ranks to a core").not_in_config();
   o.opt("--tp", r.tensor_ranks, between(1, 1 << 16), "tensor-parallel ranks per model");
   o.opt("--strategy", r.strategy, "data-parallel strategy: {}").offers(strategy_names());
   o.opt("--transport", r.transport, transport_names(/*with_auto=*/true), "transport of collectives: {}");

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "dist/comm/reduce_ranks.h"
+#include "dist/launch/rank_limit.h"
 #include "dist/launch/transports.h"
 #include "train/checkpoint/checkpoint_names.h"
 #include "train/presets.h"
@@ -54,6 +55,7 @@ RanksRequest ranks_of(const TrainRequest& r) {
   if (!row.processes && r.ranks > kMaxThreadRanks)
     throw Error(cat("--ranks is ", r.ranks, "; at most ", kMaxThreadRanks, " can be threads of one process"),
                 {}, ErrorKind::usage);
+  if (!row.processes) check_rank_count("--ranks", r.ranks, r.oversubscribe);
   if (r.canonical) {
     ranks.reduction = ReductionOrder::deterministic;  // NCCL would choose its own order
     ranks.comm.reduction_in_scratch = row.reduction_in_scratch;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "device/cpu/host_limits.h"
 #include "dist/comm/mpi/mpi_transport.h"
 
 namespace kiln {
@@ -24,7 +25,7 @@ class RealMpiProcess final : public MpiProcess {
     if (level < MPI_THREAD_MULTIPLE)  // every communicator's thread makes its own calls
       throw Error("this MPI does not let several threads call it at once", "use Open MPI 4 or newer",
                   ErrorKind::unavailable);
-    alarm_ = std::make_shared<MpiAlarm>(MPI_COMM_WORLD);
+    alarm_ = std::make_shared<MpiAlarm>(MPI_COMM_WORLD, ranks_here() > read_host_limits().cpus_usable);
   }
 
   // After a failure the others may be gone, and MPI_Finalize would wait for them: the process ends without
@@ -61,6 +62,16 @@ class RealMpiProcess final : public MpiProcess {
   }
 
  private:
+  static int ranks_here() {
+    MPI_Comm machine = MPI_COMM_NULL;
+    int ranks = 1;
+    check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
+              "MPI_Comm_split_type");
+    MPI_Comm_size(machine, &ranks);
+    MPI_Comm_free(&machine);
+    return ranks;
+  }
+
   static MPI_Comm copy_of_world() {
     MPI_Comm copy = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");

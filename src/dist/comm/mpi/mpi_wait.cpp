@@ -19,7 +19,7 @@ void check_mpi(int code, const char* function) {
   throw Error(cat(function, ": ", std::string(text.data(), static_cast<std::size_t>(length))));
 }
 
-MpiAlarm::MpiAlarm(MPI_Comm world) {
+MpiAlarm::MpiAlarm(MPI_Comm world, bool shares_cores) : shares_cores_(shares_cores) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &world_);
@@ -97,9 +97,11 @@ bool MpiWaits::test() {
 
 // A rank that spins takes a core from threads that could use it, one that gives its core away waits for the
 // next turn: some milliseconds on a busy machine, more than a piece of data takes. So it spins for a moment,
-// then yields, then sleeps between looks: a rank that takes that long is still computing.
+// then yields, then sleeps between looks: a rank that takes that long is still computing. Where ranks share
+// cores, the one it waits for may need this very core: it yields at the first look, and sleeps soon.
 bool MpiWaits::poll_until(Clock::time_point deadline) {
-  constexpr auto kSpin = std::chrono::microseconds(300), kAwake = std::chrono::microseconds(20000);
+  const auto spin = std::chrono::microseconds(alarm_.shares_cores() ? 0 : 300);
+  const auto awake = std::chrono::microseconds(alarm_.shares_cores() ? 1000 : 20000);
   constexpr auto kListenEvery = std::chrono::milliseconds(2);
   if (test()) return true;
   const Clock::time_point begun = Clock::now();
@@ -114,9 +116,9 @@ bool MpiWaits::poll_until(Clock::time_point deadline) {
       listened = now;
     }
     if (now > deadline) return false;
-    if (now - begun > kAwake) {
+    if (now - begun > awake) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-    } else if (now - begun > kSpin) {
+    } else if (now - begun >= spin) {
       ::sched_yield();
     }
   }

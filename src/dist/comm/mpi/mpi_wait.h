@@ -21,13 +21,14 @@ void check_mpi(int code, const char* function);
 // process.
 class MpiAlarm {
  public:
-  explicit MpiAlarm(MPI_Comm world);
+  MpiAlarm(MPI_Comm world, bool shares_cores);
   MpiAlarm(const MpiAlarm&) = delete;
   MpiAlarm& operator=(const MpiAlarm&) = delete;
   void free() { MPI_Comm_free(&comm_); }
 
-  void raise(const std::string& why);  // from any thread; the first one counts
-  void listen();                       // throws Error where another rank, or this one, has raised it
+  bool shares_cores() const { return shares_cores_; }  // more ranks of this machine than cores
+  void raise(const std::string& why);                  // from any thread; the first one counts
+  void listen();  // throws Error where another rank, or this one, has raised it
 
  private:
   static constexpr int kTextBytes = 512;
@@ -35,6 +36,7 @@ class MpiAlarm {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, world_ = 1;
+  bool shares_cores_;
   std::atomic<bool> raised_{false};
   std::mutex mutex_;
   std::string text_;

@@ -33,9 +33,13 @@ check() {
         room = parts[1] == "apps" ? "kiln" : parts[2]
         if (!(room in step)) { print FILENAME ": src/" room "/ has no step of its own; give it one in this test"; bad = 1; nextfile }
       }
-      /^#[ \t]*include "/ {
-        split($0, quoted, "\""); split(quoted[2], path, "/"); target = path[1]
+      # KILN_SIMD_FILE is included by device/cpu/simd_each.h in the name of the file that defines it.
+      /^[ \t]*#[ \t]*(include|define KILN_SIMD_FILE)[ \t]*["<]/ {
+        split($0, quoted, /["<>]/); split(quoted[2], path, "/"); target = path[1]
         if (quoted[2] == "kiln/attention.h") next  # the published header, include/kiln
+        if (target == "." || target == "..") {
+          print FILENAME ":" FNR ": includes " quoted[2] "; say it from src/ on, so that its folder shows"; bad = 1
+        }
         if ((target in step) && target != room && step[target] >= step[room]) {
           print FILENAME ":" FNR ": includes " quoted[2] ", which is above"; bad = 1
         }
@@ -51,8 +55,12 @@ echo '#include "base/error.h"' > "$planted/src/ops/add/add.h"
 echo '#include "ops/add/add.h"' > "$planted/src/train/step.h"
 echo '#include "train/step.h"' > "$planted/apps/kiln/main.cpp"
 check "$planted" >/dev/null || { echo "includes_point_down: finds fault with includes that point down"; exit 1; }
-echo '#include "train/step.h"' >> "$planted/src/ops/add/add.h"
-if check "$planted" >/dev/null; then echo "includes_point_down: does not see an include that points up"; exit 1; fi
+right=$(<"$planted/src/ops/add/add.h")
+for wrong in '#include "train/step.h"' '#include <train/step.h>' '#  include "train/step.h"' '#include "../../train/step.h"' \
+  '#define KILN_SIMD_FILE "train/step.h"'; do
+  printf '%s\n%s\n' "$right" "$wrong" > "$planted/src/ops/add/add.h"
+  if check "$planted" >/dev/null; then echo "includes_point_down: does not see an include that points up: $wrong"; exit 1; fi
+done
 
 check "$root"
 echo "every include points down"

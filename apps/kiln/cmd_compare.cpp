@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "dist/strategy/strategies.h"
 #include "kiln/bench_options.h"
 #include "kiln/console/bench_progress.h"
 #include "kiln/console/stop_on_signals.h"
@@ -219,6 +220,9 @@ void add_measure(Command& c, const CommonOptions& common) {
   c.opt("--mode", r.modes, kStepModes, "forward, forward-backward, or full (with the update)");
   c.opt("--preset", r.presets, presets_form(), "{}").offers(preset_words());
   add_shared(c.options, r);
+  c.opt("--strategy", asked->request.strategy, strategy_names(), "how ranks share the step").value("NAME");
+  c.opt("--ranks", asked->request.ranks, between(1, 1 << 16),
+        "ranks that share it, threads of this process; --batch is each rank's");
   add_timing(c.options, r, asked->request.seconds);
   add_page_options(c, asked->format);
   c.run = [asked, &c, &common] { run_measure(*asked, c, common); };

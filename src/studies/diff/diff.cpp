@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kWork = "work";
 constexpr const char* kUnattributed = "no causes stored";
-constexpr const char* kWholeStep = "step";
+constexpr const char* kWholeStep = "all ops";
 constexpr const char* kNotAtOnce = "not at the same time";
 
 // What may set two rows apart, as `kiln compare` takes it.

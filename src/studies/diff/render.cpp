@@ -113,9 +113,9 @@ std::string total_sentence(const StepDiff& d) {
   const bool noise = !d.significance.significant();
   std::string text = fmt::format("{} takes {} ms a step, {} {} ms: {} ms", side("A", d.differs_a),
                                  plain(d.a, 4), side("B", d.differs_b), plain(d.b, 4), signed_ms(d.ms()));
-  if (d.a > 0 && d.b > 0)
-    text += fmt::format(", B is {:.2f}x {}", std::max(d.a, d.b) / std::min(d.a, d.b),
-                        d.b < d.a ? "as fast" : "as slow");
+  if (!noise && d.a > 0 && d.b > 0)
+    text += d.b < d.a ? fmt::format(", B is {:.2f}x as fast", d.a / d.b)
+                      : fmt::format(", B takes {:.2f}x as long", d.b / d.a);
   if (noise)
     text += fmt::format(", within the spread of the steps ({}, p {})", name_of(d.significance.significance),
                         plain(d.significance.p, 2));

@@ -10,6 +10,7 @@
 #include "perf/timing/statistics.h"
 #include "perf/trace/step_tracer.h"
 #include "studies/gate/gate.h"
+#include "studies/measure/measured_ranks.h"
 #include "studies/step/traced_step.h"
 
 namespace kiln {
@@ -166,6 +167,7 @@ std::vector<OpCalls> group_calls(std::span<const TimedOp> ops) {
 }
 
 Cost MeasuredStep::executed() const {
+  if (share) return share->executed;
   Cost sum;
   for (const TimedOp& op : ran) sum = sum + op.cost;
   return sum;
@@ -183,6 +185,7 @@ std::vector<double> MeasuredStep::samples_of(const OpCalls& group) const {
 
 void check_measure(const MeasureRequest& r) {
   check_bench_step(r.step);
+  check_measured_ranks(r);
   const bool gpu = r.step.device.type == DeviceType::cuda;
   if (const std::string why = r.by_calls && gpu ? why_no_kernel_times() : ""; !why.empty())
     throw Error(cat("the kernels of a GPU are timed by CUPTI: ", why),
@@ -215,7 +218,9 @@ std::vector<MeasuredStep> measure_steps(std::span<const MeasureRequest> requests
     turn.attempt(
         [&](OutOfMemory&) { right = plan_row(r.step, all[i].row) && check_row(r.step, gate, all[i].row); });
     if (!right || !all[i].timed()) continue;
-    if (r.step.device.type == DeviceType::cuda)
+    if (r.strategy != "none")
+      turn.attempt([&](OutOfMemory&) { time_ranks_of(r, all[i], progress); });
+    else if (r.step.device.type == DeviceType::cuda)
       time_gpu_turn(turn, times, progress);
     else if (by_turns)
       turns.push_back(std::move(turn));

@@ -21,6 +21,15 @@ struct OpCalls {
 };
 std::vector<OpCalls> group_calls(std::span<const TimedOp> ops);  // in the order they first ran
 
+// Of a rank of several, whose calls are not timed one by one.
+struct RankShare {
+  std::string strategy;
+  int ranks = 1;
+  Cost executed;
+  int op_calls = 0;
+  double sent = 0;  // bytes a step
+};
+
 struct MeasuredStep {
   StepRow row = {};                   // its timing is of the steps below
   std::vector<TimedOp> ran = {};      // every call, as an observer saw it; no times
@@ -29,8 +38,12 @@ struct MeasuredStep {
   double attributed = 1;              // of the kernels' time, whose op is known
   double load = 0;                    // of the machine, when the steps began
 
+  std::optional<RankShare> share = {};
+
   bool timed() const { return row.timed(); }
-  Cost executed() const;
+  Cost executed() const;  // of a rank
+  int op_calls() const { return share ? share->op_calls : static_cast<int>(ran.size()); }
+  int64_t tokens() const { return row.tokens() * (share ? share->ranks : 1); }
   // Milliseconds of these calls in each step, with what passed before them.
   std::vector<double> samples_of(const OpCalls& calls) const;
 };
@@ -38,7 +51,9 @@ struct MeasuredStep {
 struct MeasureRequest {
   BenchStepRequest step = {};  // its lists give the rows; its warm-ups and steps are those of each row
   double seconds = 2;          // a row gets fewer steps where they take longer together; at least 3
-  bool by_calls = true;        // on a GPU: kernel by kernel, which needs CUPTI; else the step alone is timed
+  std::string strategy = "none";
+  int ranks = 1;         // threads of this process, each with --batch sequences
+  bool by_calls = true;  // on a GPU: kernel by kernel, which needs CUPTI; else the step alone is timed
 };
 
 using Progress = std::function<void(const std::string&)>;

@@ -51,6 +51,27 @@ class BeforeUpdate final : public OpObserver {
   bool armed_ = false;
 };
 
+// Adds up what the ops state as their cost; an op that calls others is one op.
+class CallCount final : public OpObserver {
+ public:
+  CallCount(RankContext& ctx, RanksTiming& out) : ctx_(ctx), out_(out) { ctx.add_observer(this); }
+  ~CallCount() override { ctx_.remove_observer(this); }
+  CallCount(const CallCount&) = delete;
+  CallCount& operator=(const CallCount&) = delete;
+
+  void on_op_begin(RankContext&, const OpEvent& event) override {
+    if (depth_++ > 0) return;
+    out_.executed = out_.executed + event.cost;
+    ++out_.op_calls;
+  }
+  void on_op_end(RankContext&, const OpEvent&) override { --depth_; }
+
+ private:
+  RankContext& ctx_;
+  RanksTiming& out_;
+  int depth_ = 0;
+};
+
 // Step by step, of every rank.
 std::vector<double> slowest(const std::vector<std::vector<double>>& ranks) {
   std::vector<double> most = ranks.front();
@@ -103,6 +124,8 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   r.memory.after_init = ctx.allocator().stats();
   BeforeUpdate before(ctx, r.memory.before_step);
   for (int i = 0; i < std::max(1, work.warmups); ++i) {  // the second step finds what the first left behind
+    std::optional<CallCount> count;
+    if (i == 0) count.emplace(ctx, r);
     before.arm();
     run.run();
   }

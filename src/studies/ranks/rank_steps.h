@@ -42,6 +42,8 @@ struct RanksTiming {
   MemorySnapshots memory;          // of the rank with the highest peak; `memory_rank` says which
   int memory_rank = 0;
   CommVolume volume;  // of the last step
+  Cost executed;      // by the ops of the first step, on the first rank
+  int op_calls = 0;   // likewise
   double loss = 0;    // of the last step
 };
 

@@ -92,7 +92,6 @@ Schema<Line> setup_columns() {
        Where::differs},
       {"variant_set", "", Unit::text, [](const Line& l) { return Json(l.row.variant_set()); }},
       {"ops", "", Unit::text, ops_of},
-      {"ranks", "", Unit::text, [](const Line&) { return Json(1); }},
       outcome_columns<Line>([](const Line& l) { return outcome_json(l.row); }),
       {"predicted_peak_bytes", "predicted MiB", Unit::bytes,
        [](const Line& l) { return Json(l.row.predicted.peak_total); }, Where::wide},
@@ -159,7 +158,9 @@ Schema<Line> result_columns() {
 }
 
 const Schema<Line>& schema() {
-  static const Schema<Line> kSchema = setup_columns() + time_columns() + result_columns();
+  static const Schema<Line> kSchema =
+      setup_columns() + Schema<Line>{{"ranks", "", Unit::text, [](const Line&) { return Json(1); }}} +
+      time_columns() + result_columns();
   return kSchema;
 }
 

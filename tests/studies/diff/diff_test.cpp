@@ -133,7 +133,7 @@ TEST(Diff, RowsOfMeasureHaveNoCausesAndThoseWithoutTimesOfOpsOnlyTheStep) {
   const StepDiff whole = diff_rows(a, b, false);
   expect_sums(whole);
   ASSERT_EQ(whole.ops.size(), 1u);
-  EXPECT_EQ(whole.ops[0].op, "step");
+  EXPECT_EQ(whole.ops[0].op, "all ops");
 }
 
 TEST(Diff, ARowThatPassedNoGateIsRefused) {

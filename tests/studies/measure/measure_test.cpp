@@ -94,6 +94,35 @@ TEST(Measure, ARowSaysWhatWasExecutedHeldAndTaken) {
   EXPECT_NE(written(measure_page(report), PageFormat::text).find("op calls"), std::string::npos);
 }
 
+TEST(Measure, ARankOfSeveralExecutesItsShareAndSaysWhatItSends) {
+  MeasureRequest r = little_request();
+  r.strategy = "ddp:flat";
+  r.ranks = 2;
+  const MeasuredStep step = only_step(r);
+  ASSERT_TRUE(step.timed()) << step.row.reason;
+  EXPECT_EQ(step.row.gate, Gate::passed);
+  const StepTheory theory = theory_of(r);
+  double norm = 0;  // of the gradients: each rank sums its part
+  for (const TheoryOp& op : theory.ops) norm += op.op == "square_sum" ? op.cost.flops : 0;
+  EXPECT_NEAR(step.executed().flops, theory.flops() - norm / 2, 64);  // parts are padded
+  const double parameters = 4.0 * static_cast<double>(param_count(r.step.sizes.front()));
+  EXPECT_GE(step.share->sent, parameters);  // an all-reduce of fp32 gradients between two
+  EXPECT_EQ(step.tokens(), 2 * step.row.tokens());
+}
+
+TEST(Measure, RanksNeedAStrategyAndAStrategyRanks) {
+  MeasureRequest r = little_request();
+  r.ranks = 2;
+  EXPECT_THROW(check_measure(r), Error);
+  r.strategy = "zero1";
+  EXPECT_NO_THROW(check_measure(r));
+  r.step.modes = {StepMode::forward};
+  EXPECT_THROW(check_measure(r), Error);
+  r.step.modes = {StepMode::full};
+  r.ranks = 1;
+  EXPECT_THROW(check_measure(r), Error);
+}
+
 TEST(Measure, AnOpWithoutACostIsAnErrorThatNamesIt) {
   std::vector<TimedOp> ops = {{"add", "naive", Pass::forward, false, {1, 0}},
                               {"swiglu", "fused", Pass::backward, false, {0, 0}}};

@@ -15,9 +15,6 @@ StudyPage compare_page(const CompareReport& report, bool wide = false);
 // For results.jsonl: a row for each step that was timed, or had no memory.
 std::vector<std::string> compare_result_lines(const CompareReport& report);
 
-// "tiny full bf16 optimized,batch 4, ctx 128": what tells steps apart.
-std::string name_of_step(const StepRow& row);
-
 // "12.3 G": figures of a table whose heading has the unit.
 std::string prefixed_figure(double value);
 

@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
+#include "base/build_info.h"
+#include "perf/model/machine.h"
 #include "rows/row_values.h"
 #include "studies/compare/render.h"
 #include "studies/row_tables.h"
-#include "studies/variant_check.h"
+#include "support/temp_folder.h"
 
 namespace kiln {
 namespace {
@@ -164,6 +167,36 @@ TEST(Compare, ARowOfAMeasuredStepAddsUp) {
     EXPECT_FALSE(text_at(cause, "evidence").empty());
   }
   EXPECT_NEAR(gap, *number_at(row, "gap_ms"), 1e-9);
+}
+
+TEST(Compare, ThisMachinesCalibrationGivesRatesAndPredictedTimes) {
+  const TempFolder folder;
+  CompareRequest q = little_request();
+  q.measure.step.folder = folder.path();
+  const Machine here = machine_of(Device::cpu(), 1);
+  Hardware h = hardware();
+  h.from = "a test";
+  h.device = here.device;
+  h.memory = 1e9;
+  h.measured = true;
+  h.flops.emplace_back("bf16", 2e11);
+  Calibration c;
+  c.date = "2026-11-19";
+  c.build = build_info().build_id;
+  c.isa = here.isa;
+  c.threads = here.threads;
+  c.curves = {{{"linear", "packed", "forward", "bf16", "bf16"}, {{{1e6, 1e5, 32, 64}, 1e-3}}}};
+  h.calibration = c;
+  std::ofstream(folder.path() + "/" + hardware_file_name(here)) << hardware_text(h);
+  const CompareReport report = run(q);
+  const ComparedStep& step = report.steps.front();
+  ASSERT_TRUE(step.timed()) << step.measured.row.reason;
+  EXPECT_EQ(step.rates.flops, 2e11);
+  EXPECT_TRUE(step.predicted);
+  EXPECT_GT(step.unknown, 0);  // all but one kind of call
+  EXPECT_EQ(report.prediction, "");
+  expect_sums(step);
+  EXPECT_NE(written(compare_page(report), PageFormat::text).find("Predicted: "), std::string::npos);
 }
 
 TEST(Compare, TheTableFitsAHundredColumnsAndItsNotesNameCauses) {

@@ -118,7 +118,7 @@ bool all_go_on(RankContext& ctx, Communicator& comm, const std::function<bool()>
 void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const MakeRankStrategy& make,
               RanksTiming& result) {
   RankStrategy made = make(ctx, comm);
-  SyntheticStep run(ctx, work.spec, made.strategy.get());
+  SyntheticStep run(ctx, work.spec, &made.get(), made.partition());
   RanksTiming r;
   ctx.synchronize();
   r.memory.after_init = ctx.allocator().stats();
@@ -150,7 +150,7 @@ void run_rank(RankContext& ctx, Communicator& comm, const RanksWork& work, const
   }
   if (made.observe) made.observe(nullptr);
   if (made.observe_gathers) made.observe_gathers(nullptr);
-  r.volume = made.strategy->volume();
+  r.volume = made.get().volume();
   const bool meta = ctx.device().is_meta();
   if (!meta) {
     r.loss = run.finish();
@@ -192,6 +192,14 @@ MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& 
       made.observe = [bucketed](BucketObserver* o) { bucketed->observe(o); };
     if (auto* const sharded = dynamic_cast<FsdpStrategy*>(made.strategy.get()))
       made.observe_gathers = [sharded](GatherObserver* o) { sharded->observe(o); };
+    return made;
+  };
+}
+
+MakeRankStrategy mesh_maker(const std::string& name, const StrategyOptions& options, int tensor_ranks) {
+  return [=](RankContext& ctx, Communicator& comm) {
+    RankStrategy made;
+    made.place = std::make_unique<ParallelRank>(ctx, comm, tensor_ranks, name, options);
     return made;
   };
 }

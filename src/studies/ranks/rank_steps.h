@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/launch/parallel_rank.h"
 #include "dist/launch/ranks.h"
 #include "dist/strategy/bucket_observer.h"
 #include "dist/strategy/gather_observer.h"
@@ -22,15 +23,21 @@ namespace kiln {
 
 // Of one rank, and how to watch its buckets, where it has any.
 struct RankStrategy {
-  std::unique_ptr<Strategy> strategy;
+  std::unique_ptr<Strategy> strategy;  // null: that of `place`
   std::function<void(BucketObserver*)> observe = nullptr;
   std::function<void(GatherObserver*)> observe_gathers = nullptr;
   bool alone = false;  // ranks share nothing: `compute` is made of the timelines of all
+  std::unique_ptr<ParallelRank> place = nullptr;  // of ranks that hold parts of a model
+
+  Strategy& get() const { return strategy ? *strategy : place->strategy(); }
+  const Partition& partition() const { return place ? place->partition() : whole_model(); }
 };
 using MakeRankStrategy = std::function<RankStrategy(RankContext&, Communicator&)>;
 
 MakeRankStrategy compute_alone(DType wire);  // ranks that run concurrently and share nothing
 MakeRankStrategy strategy_maker(const std::string& name, const StrategyOptions& options);
+// Over groups of tensor-parallel ranks. Nothing is watched.
+MakeRankStrategy mesh_maker(const std::string& name, const StrategyOptions& options, int tensor_ranks);
 
 struct RanksTiming {
   bool here = false;               // in the process of the first rank, which reports

@@ -19,12 +19,15 @@ std::string_view name_of(StepMode m) {
   return kNames[static_cast<std::size_t>(m)];
 }
 
-SyntheticStep::SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* sharing)
+SyntheticStep::SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* sharing,
+                             const Partition& partition)
     : ctx_(ctx),
       spec_(spec),
-      model_(make_model(spec.model)),
+      model_(make_model(spec.model, partition)),
       strategy_(sharing != nullptr ? *sharing : one_rank_) {
-  ParamLayout layout = layout_for(spec.precision, spec.step, ctx.world(), strategy_);
+  const int tensor = partition.shard_count();
+  ParamLayout layout = layout_for(spec.precision, spec.step, ctx.world() / tensor, strategy_);
+  layout.tensor_ranks = tensor;
   layout.inference = spec.mode == StepMode::forward;
   model_->params().materialize(ctx, layout);
   if (layout.inference) model_->params().draw_values(ctx);  // zeros draw less power, and would run faster
@@ -47,7 +50,8 @@ SyntheticStep::SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* s
 void SyntheticStep::draw_tokens() {
   const int64_t size = spec_.step.batch * spec_.step.context;
   const PhiloxKey key = philox_key(ctx_.seed(), "tokens");
-  auto index = static_cast<uint64_t>(ctx_.rank()) * kBatches * static_cast<uint64_t>(size + 1);
+  auto index =
+      static_cast<uint64_t>(model_->params().data_rank()) * kBatches * static_cast<uint64_t>(size + 1);
   for (int b = 0; b < kBatches; ++b) {
     tokens_.emplace_back(static_cast<std::size_t>(size + 1));
     for (int32_t& id : tokens_.back())

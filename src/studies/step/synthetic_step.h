@@ -31,8 +31,9 @@ struct StepSpec {
 class SyntheticStep {
  public:
   // Draws weights and tokens, by the rank's seed. `sharing` is for the full step of a rank of several, and
-  // must outlive this; none: the rank is alone.
-  SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* sharing = nullptr);
+  // must outlive this, as must its part of the model; none: the rank is alone, or has all of it.
+  SyntheticStep(RankContext& ctx, const StepSpec& spec, Strategy* sharing = nullptr,
+                const Partition& partition = whole_model());
   ~SyntheticStep();
   SyntheticStep(const SyntheticStep&) = delete;
   SyntheticStep& operator=(const SyntheticStep&) = delete;

@@ -19,6 +19,14 @@ struct Asked : RanksAsked {
   BenchFsdpRequest request;
 };
 
+TextForm<int> prefetch_form() {
+  return {[](const std::string& text) {
+            return text == "auto" ? kAutoPrefetch
+                                  : read_number_as("--prefetch", text, NumberRange<int>{0, 64});
+          },
+          [](const int& k) { return k == kAutoPrefetch ? std::string("auto") : std::to_string(k); }};
+}
+
 void run_bench_fsdp(Asked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
   const bool charts = read_chart_export(asked.charts);
@@ -51,7 +59,9 @@ void add_bench_fsdp(Command& bench, const CommonOptions& common) {
   Command& c = bench.sub(
       "fsdp", "sharded weights gathered ahead: did each arrive in time?",
       "kiln bench fsdp --size micro --ranks 2 --prefetch 0,1,2 --link latency=50us,bandwidth=1GB/s");
-  c.opt("--prefetch", r.prefetch, between(0, 64), "weights gathered ahead of the one in use").value("K,...");
+  c.opt("--prefetch,--fsdp-prefetch", r.prefetch, list_form(prefetch_form()),
+        "weights gathered ahead of the one in use; auto: the depth predicted from the first run's uses")
+      .value("K|auto,...");
   c.opt("--ranks", r.ranks, between(2, 1024), "number of ranks");
   c.opt("--batch", r.batch, between(1, 1 << 20), "global micro-batch size").unset("2 on each rank");
   add_ranks_options(c, r, *asked, /*least_warmups=*/2);  // the first teaches the order of use

@@ -120,6 +120,17 @@ BusyTime& BusyTime::operator+=(const BusyTime& b) {
   return *this;
 }
 
+OpTimeOf op_times_by(const TimeModel& model, double share) {
+  return [&model, share](const TimedOp& op) {
+    const Rates& r = model.rates();
+    OpTime t;
+    t.us = 1e6 * model.seconds(op) / share;
+    t.compute_bound = op.cost.flops > 0 && op.cost.flops / r.flops >= op.cost.bytes / r.bytes;
+    if (model.calibrated()) t.gap_us = 1e6 * model.hardware().calibration->dispatch;
+    return t;
+  };
+}
+
 ScheduleTimes times_of(const RankSchedule& schedule, const OpTimeOf& op_time, int64_t wire,
                        const CallSeconds& tensor_seconds) {
   return Walk(schedule, op_time, wire, tensor_seconds).all();

@@ -7,6 +7,7 @@
 
 #include "perf/comm/gather_ledger.h"
 #include "perf/comm/overlap_replay.h"
+#include "perf/model/time_model.h"
 #include "train/rank_schedule.h"
 
 namespace kiln {
@@ -17,6 +18,9 @@ struct OpTime {
   bool compute_bound = false;
 };
 using OpTimeOf = std::function<OpTime(const TimedOp&)>;
+
+// By the model of a machine, of which a rank has `share`. `model` must outlive what this gives.
+OpTimeOf op_times_by(const TimeModel& model, double share = 1);
 
 // Microseconds of a rank, by what they go to.
 struct BusyTime {

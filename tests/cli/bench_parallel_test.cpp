@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "dist/strategy/ddp.h"
+#include "perf/comm/prefetch_depth.h"
 #include "studies/ranks/ddp.h"
 #include "studies/ranks/fsdp.h"
 #include "studies/ranks/zero.h"
@@ -485,6 +486,38 @@ TEST(BenchFsdp, RunsEveryDepth) {
   }
   r.batch = 3;
   EXPECT_THROW(check_bench_fsdp(r), Error);
+}
+
+TEST(BenchFsdp, AutoSaysWhatItChoseAndWhy) {
+  BenchFsdpRequest r;
+  r.size = find_model_size("nano");
+  r.size.config.vocab = 67;
+  r.batch = 2;
+  r.context = 9;
+  r.warmups = 2;
+  r.steps = 2;
+  r.threads = 1;
+  r.device = Device::cpu();
+  r.prefetch = {kAutoPrefetch, 0};
+  for (const bool modelled : {true, false}) {
+    r.link = modelled ? std::optional(LinkModel{200e-6, 1e8}) : std::nullopt;
+    const BenchFsdpReport report = bench_fsdp(r, [](const std::string&) {});
+    ASSERT_EQ(report.rows.size(), 2u);
+    const FsdpRow& chosen = report.rows[0];
+    EXPECT_TRUE(chosen.automatic);
+    EXPECT_GE(chosen.prefetch, 0);
+    EXPECT_LE(chosen.prefetch, kDeepestPrefetch);
+    EXPECT_EQ(chosen.run.loss, report.rows[1].run.loss);
+    EXPECT_TRUE(report.predicts());
+    EXPECT_EQ(report.link_from.empty(), modelled);
+    EXPECT_FALSE(report.rows[1].automatic);
+    const Json page = Json::parse(written(fsdp_page(report), PageFormat::json));
+    EXPECT_EQ(page.at("rows").at(0).at("automatic"), Json(true));
+    EXPECT_TRUE(page.at("rows").at(0).contains("predicted_exposed_ms"));
+    const std::string text = written(fsdp_page(report), PageFormat::text);
+    EXPECT_NE(text.find(cat("auto chose prefetch ", chosen.prefetch, ": ")), std::string::npos) << text;
+    EXPECT_NE(text.find("was predicted to be idle for "), std::string::npos) << text;
+  }
 }
 
 TEST(BenchParallel, ALossThatIsAnotherFailsTheGate) {

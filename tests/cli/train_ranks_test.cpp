@@ -2,6 +2,7 @@
 // in a line before anything is read.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -126,6 +127,37 @@ TEST(TrainRanks, WhatCannotBeIsSaidInALine) {
             "--grad-comm-dtype is 'int8'; expected one of: fp32, bf16 / ");
   EXPECT_EQ(said([](TrainRequest& r) { r.bucket_mb = -1; }),
             "--bucket-mb is '-1'; expected a number of 0 or more / ");
+}
+
+// The depth changes when weights travel, not what is computed.
+TEST(TrainRanks, PrefetchMayBeChosenFromTheLink) {
+  const Folder f;
+  const std::atomic<bool> stop{false};
+  TrainRecord fixed, chosen;
+  train(f.request(2, "fsdp"), fixed, stop);
+  TrainRequest r = f.request(2, "fsdp");
+  r.run = f.folder / "auto";
+  r.results = f.folder / "elsewhere";
+  r.prefetch_auto = true;
+  r.link = "latency=20us,bandwidth=1GB/s";
+  train(r, chosen, stop);
+  ASSERT_EQ(chosen.steps.size(), fixed.steps.size());
+  for (std::size_t i = 0; i < fixed.steps.size(); ++i) EXPECT_EQ(chosen.steps[i].loss, fixed.steps[i].loss);
+  const auto note = std::find_if(chosen.notes.begin(), chosen.notes.end(),
+                                 [](const std::string& line) { return line.starts_with("fsdp prefetch "); });
+  ASSERT_NE(note, chosen.notes.end());
+  EXPECT_NE(note->find("by the modelled link and "), std::string::npos) << *note;
+  EXPECT_NE(note->find(" ms exposed of "), std::string::npos) << *note;
+  r.run = f.folder / "guess";
+  r.link.clear();
+  try {
+    train(r, chosen, stop);
+    FAIL() << "auto without a link";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("--fsdp-prefetch is 'auto', and nothing is known of 2 ranks"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(TrainRanks, AllRanksStopAfterTheSameStep) {

@@ -31,9 +31,9 @@ std::size_t of_layers(std::size_t two, std::size_t three, double layers) {
 }
 
 ScheduleTimes timed(const RankSchedule& schedule, const PlanMachine& machine) {
-  return times_of(
-      schedule, [&](const TimedOp& op) { return machine.op_time(op); },
-      static_cast<int64_t>(size_of(schedule.grad)), [](std::string_view, int64_t) { return 0.0; });
+  return times_of(schedule, op_times_by(machine.time, machine.share),
+                  static_cast<int64_t>(size_of(schedule.grad)),
+                  [](std::string_view, int64_t) { return 0.0; });
 }
 
 void add(StepParts& parts, const BusyTime& busy) {

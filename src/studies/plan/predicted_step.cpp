@@ -18,9 +18,8 @@ class Prediction {
       : layout_(layout),
         sharing_(sharing),
         data_(machine.topology.seconds(layout.data, layout.tensor)),
-        times_(times_of(
-            schedule, [&](const TimedOp& op) { return machine.op_time(op); }, wire_of(schedule),
-            machine.topology.seconds(layout.tensor))),
+        times_(times_of(schedule, op_times_by(machine.time, machine.share), wire_of(schedule),
+                        machine.topology.seconds(layout.tensor))),
         repeats_(repeats_of(times_.micro_steps.size(), micro_steps)) {
     if (machine.time.calibrated()) out_.parts.gaps += machine.time.hardware().calibration->step;
   }
@@ -120,15 +119,6 @@ std::string_view StepParts::bound() const {
   return std::max_element(all.begin(), all.end(),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
-}
-
-OpTime PlanMachine::op_time(const TimedOp& op) const {
-  const Rates& r = time.rates();
-  OpTime t;
-  t.us = 1e6 * time.seconds(op) / share;
-  t.compute_bound = op.cost.flops / r.flops >= op.cost.bytes / r.bytes && op.cost.flops > 0;
-  if (time.calibrated()) t.gap_us = 1e6 * time.hardware().calibration->dispatch;
-  return t;
 }
 
 BucketOptions buckets_of(const Layout& layout, const StrategyOptions& sharing,

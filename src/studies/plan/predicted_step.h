@@ -33,8 +33,6 @@ struct PlanMachine {
   const TimeModel& time;
   Topology topology;
   double share = 1;  // of the machine that is a rank's own, where ranks share its cores
-
-  OpTime op_time(const TimedOp& op) const;
 };
 
 struct PredictedStep {

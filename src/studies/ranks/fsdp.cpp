@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "device/device_room.h"
+#include "dist/launch/rank_agreement.h"
+#include "perf/comm/link_fit.h"
+#include "perf/comm/prefetch_depth.h"
 #include "studies/place.h"
 #include "studies/variant_check.h"
 #include "train/presets.h"
@@ -20,6 +26,69 @@ std::vector<GatherWindowTime> windows_with_sums(const RanksTiming& run) {
     }
   }
   return windows;
+}
+
+// As modelled, or fitted to a run's own calls; nothing where those do not tell.
+CallSeconds seconds_of(const BenchFsdpRequest& r, const RanksTiming& run, std::string& from) {
+  if (r.link) return seconds_on(*r.link, r.ranks);
+  std::vector<Point> points;
+  for (const LedgerEntry& e : run.ledger.entries) {
+    const double whole = static_cast<double>(e.bytes) * (e.collective == "all_gather" ? r.ranks : 1);
+    points.push_back({whole, (e.end - e.start) / 1e6});
+  }
+  const std::optional<LinkFit> fit = fit_link(points);
+  if (!fit) return nullptr;
+  from = "this run's own calls";
+  return [f = *fit, n = r.ranks](std::string_view what, int64_t bytes) {
+    return f.seconds(static_cast<double>(bytes) * (what == "all_gather" ? n : 1));
+  };
+}
+
+// A process measures its own uses: all take what the first has chosen.
+int agreed(const RanksWork& work, int mine) {
+  if (work.processes == nullptr) return mine;
+  int all = mine;
+  work.processes->run(work.plan.options, work.plan.comm, [&](RankContext& ctx, Communicator& comm) {
+    const double number = mine;
+    all = static_cast<int>(all_gather_numbers(ctx, comm, {&number, 1}, "prefetch depth").front().front());
+  });
+  return all;
+}
+
+// What the predictions start from: a run at depth 1, or the first row's where its depth is given.
+struct FirstRun {
+  std::vector<GatherWindowTime> windows;
+  CallSeconds seconds = nullptr;
+};
+
+void learn(FirstRun& first, BenchFsdpReport& report, const RanksTiming& run) {
+  if (!first.windows.empty() || run.gathers.empty()) return;
+  first.windows = windows_with_sums(run);
+  first.seconds = seconds_of(report.request, run, report.link_from);
+}
+
+void choose_depth(FsdpRow& row, FirstRun& first, BenchFsdpReport& report, const RanksWork& work,
+                  const std::function<void(const std::string&)>& progress) {
+  const BenchFsdpRequest& r = report.request;
+  if (first.windows.empty()) {
+    progress(fmt::format("{} uses of weights", r.size.name));
+    learn(first, report, time_ranks(work, strategy_maker("fsdp", {})));
+  }
+  row.automatic = true;
+  row.prefetch = StrategyOptions().prefetch;
+  if (first.seconds) {
+    StrategyOptions none;
+    none.prefetch = 0;
+    const double peak =
+        static_cast<double>(plan_ranks(work, strategy_maker("fsdp", none)).memory.after_step.peak_total);
+    const int sharing = r.device.type == DeviceType::cpu ? r.ranks : 1;
+    const double room = static_cast<double>(free_memory_on(r.device)) / sharing - peak;
+    const PrefetchChoice choice =
+        choose_prefetch(first.windows, r.ranks, first.seconds, static_cast<int64_t>(std::max(0.0, room)));
+    row.prefetch = choice.best.depth;
+    row.why = choice.why();
+  }
+  row.prefetch = agreed(work, row.prefetch);
 }
 
 }  // namespace
@@ -44,26 +113,27 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
   check_rank_step(work, r.folder, progress);
   progress(fmt::format("{} compute alone", r.size.name));
   report.compute = time_ranks(work, compute_alone(DType::f32)).timing;
+  FirstRun first;
   for (const int k : r.prefetch) {
     report.stopped = r.stop && r.stop();
     if (report.stopped) break;
-    progress(fmt::format("{} prefetch {}", r.size.name, k));
-    StrategyOptions options;
-    options.prefetch = k;
     FsdpRow row;
     row.prefetch = k;
+    if (k == kAutoPrefetch) choose_depth(row, first, report, work, progress);
+    progress(fmt::format("{} prefetch {}", r.size.name, row.prefetch));
+    StrategyOptions options;
+    options.prefetch = row.prefetch;
     row.run = time_ranks(work, strategy_maker("fsdp", options));
+    learn(first, report, row.run);
     if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
   }
   progress("");
   if (processes) processes->finish();
   for (FsdpRow& row : report.rows) {
-    FsdpRow& first = report.rows.front();
-    if (&row != &first)
-      compare_losses({row, row.run}, {first, first.run}, fmt::format("prefetch {}", first.prefetch));
-    if (r.link)
-      row.predicted = replay_gathers(windows_with_sums(report.rows.front().run), row.prefetch, r.ranks,
-                                     seconds_on(*r.link, r.ranks));
+    FsdpRow& other = report.rows.front();
+    if (&row != &other)
+      compare_losses({row, row.run}, {other, other.run}, fmt::format("prefetch {}", other.prefetch));
+    if (first.seconds) row.predicted = replay_gathers(first.windows, row.prefetch, r.ranks, first.seconds);
   }
   const MeasuredPlace place = find_place(r.device, work.plan.options.threads);
   report.device = r.device.str();

@@ -12,6 +12,9 @@
 namespace kiln {
 
 // `batch` is global, over all ranks.
+// Instead of a depth: the one replay predicts from the uses of a first run (perf/comm/prefetch_depth.h).
+inline constexpr int kAutoPrefetch = -1;
+
 struct BenchFsdpRequest : RanksStudy {
   BenchFsdpRequest() { batch = 4, warmups = 3, steps = 7; }
   std::vector<int> prefetch = {0, 1, 2};
@@ -20,8 +23,10 @@ struct BenchFsdpRequest : RanksStudy {
 
 struct FsdpRow : RowOutcome {
   int prefetch = 0;
+  bool automatic = false;  // the depth was chosen
+  std::string why = {};    // then: why
   RanksTiming run;
-  GatherReplay predicted;  // from the uses of the first row, on the link; empty without one
+  GatherReplay predicted;  // from the uses of the first run, on the link; empty where none is known
 };
 
 struct BenchFsdpReport {
@@ -30,7 +35,10 @@ struct BenchFsdpReport {
   BenchFsdpRequest request;
   Timing compute;  // of a step of the same ranks that share nothing
   std::vector<FsdpRow> rows;
+  std::string link_from = {};  // of predictions where no link is modelled
   bool stopped = false;
+
+  bool predicts() const { return request.link || !link_from.empty(); }
 };
 
 void check_bench_fsdp(const BenchFsdpRequest& request);

@@ -69,7 +69,16 @@ std::vector<Json> layers_of(const FsdpRow& r) {
 
 const Schema<Line>& schema() {
   static const Schema<Line> kSchema = {
-      {"prefetch", "prefetch", Unit::text, [](In l) { return Json(l.row.prefetch); }, Where::table},
+      {.key = "prefetch",
+       .title = "prefetch",
+       .get = [](In l) { return Json(l.row.prefetch); },
+       .where = Where::table,
+       .text =
+           [](const Json& row) {
+             return fmt::format("{}{}", row.value("prefetch", 0), row.contains("automatic") ? " (auto)" : "");
+           }},
+      {"automatic", "", Unit::text, [](In l) { return l.row.automatic ? Json(true) : Json(); }},
+      {"why_prefetch", "", Unit::text, [](In l) { return l.row.why.empty() ? Json() : Json(l.row.why); }},
       {"strategy", "", Unit::text, [](const Line&) { return Json("fsdp"); }},
       ranks_columns<Line>(
           [](In l) { return ranks_json(l.report.request, l.report.request.batch, l.report.request.ranks); }),
@@ -91,8 +100,7 @@ const Schema<Line>& schema() {
        [](In l) { return Json(exposed_of(l.row) / 1e3); }, Where::table},
       {"idle_ms", "idle ms", Unit::milliseconds, [](In l) { return Json(idle_us(l) / 1e3); }, Where::table},
       {"predicted_exposed_ms", "predicted idle ms", Unit::milliseconds,
-       [](In l) { return l.report.request.link ? Json(l.row.predicted.exposed / 1e3) : Json(); },
-       Where::table},
+       [](In l) { return l.report.predicts() ? Json(l.row.predicted.exposed / 1e3) : Json(); }, Where::table},
       {"compute_ms", "", Unit::milliseconds, [](In l) { return Json(ms(l.report.compute.p50)); }},
       {"roofline_ms", "roofline ms", Unit::milliseconds, [](In l) { return Json(ms(l.report.compute.p50)); },
        Where::table, "floor_ms"},
@@ -120,6 +128,18 @@ StudyPage fsdp_page(const BenchFsdpReport& report, bool wide) {
     page.rows.push_back(schema().row({report, r}));
     page.tables.push_back(table_of(fmt::format("prefetch {}: did the gather arrive in time?", r.prefetch),
                                    layer_schema().forms(), layers_of(r)));
+    if (r.automatic)
+      page.notes.push_back(
+          r.why.empty()
+              ? fmt::format("auto took prefetch {}: the calls of this run do not tell what the link costs.",
+                            r.prefetch)
+              : fmt::format("auto chose prefetch {}.", r.why));
+    if (r.automatic && report.predicts())
+      page.notes.push_back(fmt::format(
+          "At that depth the rank was predicted to be idle for {:.2f} ms{}, and was for {:.2f} ms (step less "
+          "compute alone); it waited {:.2f} ms for gathers.",
+          r.predicted.exposed / 1e3, report.link_from.empty() ? "" : " by " + report.link_from,
+          idle_us({report, r}) / 1e3, exposed_of(r) / 1e3));
     if (r.gate_failed()) page.notes.push_back(fmt::format("prefetch {} is WRONG: {}", r.prefetch, r.reason));
   }
   if (report.stopped) page.notes.push_back("stopped before its last row");

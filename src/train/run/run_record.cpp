@@ -49,6 +49,7 @@ Json options_json(const TrainRequest& r) {
   page["save_every"] = save_every_of(r);
   page["on_save_error"] = r.stop_on_save_error ? "stop" : "go-on";
   page["bucket_mb"] = r.bucket_auto ? Json("auto") : Json(r.bucket_mb);
+  page["fsdp_prefetch"] = r.prefetch_auto ? Json("auto") : Json(r.fsdp_prefetch);
   page["canonical"] = chunks_of(r);
   page.erase("chunks");
   page["seed"] = r.seed;

@@ -68,6 +68,7 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   double bucket_mb = StrategyOptions().bucket_mb;
   bool bucket_auto = false;                        // instead: as the link is (auto_bucket.h)
   int fsdp_prefetch = StrategyOptions().prefetch;  // weights in flight while one is in use
+  bool prefetch_auto = false;                      // instead: as auto_prefetch.h chooses
   std::string link;     // of LinkModel::parse: collectives are paced as on it; empty: they are not
   std::string results;  // the folder whose results.jsonl may know the link
   std::string wire = "fp32";

@@ -36,6 +36,15 @@ TextForm<double> bucket_form(TrainRequest& r) {
           [&r](const double& mb) { return r.bucket_auto ? "auto" : number_text(mb); }};
 }
 
+TextForm<int> prefetch_form(TrainRequest& r) {
+  return {[&r](const std::string& text) {
+            r.prefetch_auto = text == "auto";
+            return r.prefetch_auto ? r.fsdp_prefetch
+                                   : read_number_as("--fsdp-prefetch", text, NumberRange<int>{0, 64});
+          },
+          [&r](const int& depth) { return r.prefetch_auto ? "auto" : std::to_string(depth); }};
+}
+
 void add_data_options(Options& o, TrainRequest& r) {
   o.opt("--text", r.text,
         "text file, folder of text files, output of kiln tokenize, or token files (.bin, .npy)")
@@ -127,8 +136,10 @@ void add_rank_options(Options& o, TrainRequest& r) {
   o.opt("--bucket-mb", r.bucket_mb, bucket_form(r),
         "largest gradient bucket, MB; 0: one per gradient; auto: from the link's latency and bandwidth")
       .value("X|auto");
-  o.opt("--fsdp-prefetch", r.fsdp_prefetch, between(0, 64),
-        "fsdp: number of weights gathered ahead of the one in use");
+  o.opt("--fsdp-prefetch", r.fsdp_prefetch, prefetch_form(r),
+        "fsdp: number of weights gathered ahead of the one in use; auto: from the link, the ops' times and "
+        "free memory")
+      .value("K|auto");
   o.opt("--link", r.link, "simulated link that paces collectives: latency=50us,bandwidth=1GB/s")
       .value("MODEL")
       .unset("none");

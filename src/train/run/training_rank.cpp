@@ -12,6 +12,7 @@
 #include "model/hf_folder.h"
 #include "train/presets.h"
 #include "train/run/auto_bucket.h"
+#include "train/run/auto_prefetch.h"
 #include "train/run/train_options.h"
 #include "train/run/train_setup.h"
 #include "train/run/tuned.h"
@@ -113,6 +114,7 @@ void TrainingRank::share_out(const TrainingText& text) {
     sharing_.bucket_mb = bucket.mb;
     if (first_) view_.on_note(bucket.why);
   }
+  if (request_.prefetch_auto && request_.strategy == "fsdp") choose_prefetch();
   place_.emplace(ctx_, comm_, request_.tensor_ranks, request_.strategy, sharing_);
   loader_.emplace(text.train,
                   LoaderOptions{.batch = shape_.batch,
@@ -123,6 +125,22 @@ void TrainingRank::share_out(const TrainingText& text) {
                                 .ranks_first = shape_.canonical && place_->strategy().sums_ranks_first(),
                                 .seed = request_.seed,
                                 .prefetch = request_.prefetch != "off"});
+}
+
+void TrainingRank::choose_prefetch() {
+  MemoryRequest memory{config_,
+                       layout_for(precision_of(request_), shape_, data_ranks_of(request_), true),
+                       shape_,
+                       false,
+                       request_.strategy,
+                       sharing_,
+                       comm_.options()};
+  memory.layout.tensor_ranks = request_.tensor_ranks;
+  const double free_memory =
+      first_ ? static_cast<double>(free_memory_on(ctx_.device())) / ranks_on_device(ctx_, comm_) : 0;
+  const AutoPrefetch chosen = auto_prefetch(request_, memory, ctx_, comm_, free_memory);
+  sharing_.prefetch = chosen.depth;
+  if (first_) view_.on_note(chosen.why);
 }
 
 void TrainingRank::take_up() {

@@ -23,6 +23,7 @@ class TrainingRank {
  private:
   void inject_faults();                      // where --inject asks for them
   void share_out(const TrainingText& text);  // model and batch among the ranks
+  void choose_prefetch();                    // of sharded weights, the same on all ranks
   void take_up();                            // the checkpoint to resume, where there is one
   void predict_memory_or_refuse();           // of the first rank
   void clean_folder();                       // the same: it is this run's from here on

@@ -10,6 +10,8 @@
 #include "kiln/command.h"
 #include "ops/renamed.h"
 #include "perf/model/machine.h"
+#include "rows/result_log.h"
+#include "studies/calc/measured_step.h"
 #include "studies/calc/memory_chapter.h"
 #include "studies/calc/parallel_ffn.h"
 #include "studies/calc/step_theory.h"
@@ -104,7 +106,10 @@ void add_time(Command& calc, const CommonOptions& common) {
         "cost of each op call beside its roofline, microseconds");
   c.run = [asked, &c, &common] {
     const PageFormat format = page_format(c, asked->format, common);
-    show(time_page(step_theory(finished(*asked, common)), common.wide), format);
+    const StepTheory theory = step_theory(finished(*asked, common));
+    StudyPage page = time_page(theory, common.wide);
+    add_measured_step(page, theory.request, read_results(common.out).rows);
+    show(page, format);
   };
 }
 
@@ -138,7 +143,10 @@ void add_memory_theory(Command& calc, const CommonOptions& common) {
       return show(derivation_page("calc memory", xxl.title, xxl.derivation, xxl.answers, common.wide),
                   format);
     }
-    show(memory_theory_page(memory_theory(finished(*asked, common)), common.wide), format);
+    const MemoryTheory theory = memory_theory(finished(*asked, common));
+    StudyPage page = memory_theory_page(theory, common.wide);
+    add_measured_step(page, theory.request, read_results(common.out).rows);
+    show(page, format);
   };
 }
 

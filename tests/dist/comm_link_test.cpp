@@ -33,7 +33,7 @@ TEST(CommLink, MistakesAreNamed) {
       {"delay=20us,bandwidth=1GB/s", "--link: 'delay' is neither latency nor bandwidth"},
       {"latency=20,bandwidth=1GB/s", "--link: latency is '20', which lacks a unit (ns, us, ms, s)"},
       {"latency=20min,bandwidth=1GB/s", "--link: latency is '20min', whose unit is unknown (ns, us, ms, s)"},
-      {"latency=-1us,bandwidth=1GB/s", "--link: latency is '-1us', not a number with a unit"},
+      {"latency=-1us,bandwidth=1GB/s", "--link: latency is '-1us'; expected 0 or more"},
       {"latency=us,bandwidth=1GB/s", "--link: latency is 'us', not a number with a unit"},
       {"latency=nans,bandwidth=1GB/s", "--link: latency is 'nans', not a number with a unit"},
       {"latency=1us,bandwidth=infGB/s", "--link: bandwidth is 'infGB/s', not a number with a unit"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "studies/calc/measured_step.h"
 #include "studies/memory/memory_study.h"
 #include "train/memory_prediction.h"
 
@@ -93,6 +94,45 @@ TEST(MemoryTheory, ShardingShrinksARank) {
   q.strategy = "fsdp";
   EXPECT_LT(memory_theory(q).peaks.peak_total, whole);
   EXPECT_NEAR(static_cast<double>(zero), 8.0 * static_cast<double>(param_count(q.model)) / 4, 4096);
+}
+
+// Only the row of this very step, on this kind of device, that passed its gate; the newest of those.
+TEST(StepTheory, TheStoredStepStandsBesideIt) {
+  const StepTheoryRequest q = request();
+  Json row = {{"command", "bench step"}, {"status", "ok"},      {"gate", "passed"},    {"size", "nano"},
+              {"dtype", "bf16"},         {"batch", 2},          {"ctx", 64},           {"mode", "full"},
+              {"preset", "optimized"},   {"recompute", "none"}, {"device", "cpu"},     {"p50_ms", 12.5},
+              {"peak_bytes", 1 << 20},   {"variants", ""},      {"schema", kRowSchema}};
+  const auto measured = [&](const std::vector<Json>& rows) {
+    StudyPage page;
+    add_measured_step(page, q, rows);
+    return page;
+  };
+  const StudyPage none = measured({});
+  EXPECT_TRUE(none.json.at("measured_ms").is_null());
+  EXPECT_TRUE(none.notes.empty());
+  Json older = row;
+  older["p50_ms"] = 99;
+  const StudyPage page = measured({older, row});
+  EXPECT_EQ(page.json.at("measured_ms").get<double>(), 12.5);
+  ASSERT_EQ(page.notes.size(), 1u);
+  EXPECT_NE(page.notes[0].find("12.5 ms, peak 1.00 MiB"), std::string::npos) << page.notes[0];
+  for (const auto& [key, other] :
+       std::initializer_list<std::pair<const char*, Json>>{{"size", "micro"},
+                                                           {"dtype", "fp32"},
+                                                           {"batch", 4},
+                                                           {"ctx", 32},
+                                                           {"mode", "forward"},
+                                                           {"preset", "baseline"},
+                                                           {"recompute", "block"},
+                                                           {"device", "cuda:0"},
+                                                           {"gate", "failed"},
+                                                           {"micro_steps", 2},
+                                                           {"variants", "attention=naive"}}) {
+    Json foreign = row;
+    foreign[key] = other;
+    EXPECT_TRUE(measured({foreign}).json.at("measured_ms").is_null()) << key;
+  }
 }
 
 TEST(CheckpointTheory, NamesTheLeastMemory) {

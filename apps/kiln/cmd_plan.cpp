@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "base/error.h"
+#include "device/device_room.h"
 #include "kiln/bench_options.h"
 #include "kiln/rank_options.h"
-#include "studies/plan/plan.h"
+#include "rows/result_log.h"
+#include "studies/plan/check.h"
 
 namespace kiln::cli {
 namespace {
@@ -16,6 +18,8 @@ struct Asked {
   PlanRequest request;
   ModelOptions model = {.sizes = {"small"}};
   std::string hardware = "h100";
+  bool check = false;
+  PlanCheckRequest checked;
   PageFormat format = PageFormat::text;
 };
 
@@ -34,9 +38,29 @@ void finish(Asked& asked, const Command& c, const CommonOptions& common) {
   q.seed = common.seed;
 }
 
+void run_check(Asked& asked, const Command& c, const CommonOptions& common, PageFormat format) {
+  PlanCheckRequest& q = asked.checked;
+  q.plan = asked.request;
+  q.device = common.device == "auto" ? Device::cpu() : device_here(common);
+  q.folder = common.out;
+  check_plan_check(q);
+  if (was_given(c, "--hw"))
+    q.plan.hardware.memory = static_cast<double>(free_memory_on(q.device));
+  else
+    machine_here(q);
+  prepare_results(common.out);
+  const PlanCheckReport report = watched(q, plan_check);
+  if (report.rows.empty()) return;  // stopped
+  std::fputs(written(plan_check_page(report, common.wide), format).c_str(), stdout);
+  append_results(common.out, plan_check_lines(report));
+  for (const PlanCheckRow& r : report.rows)
+    if (r.gate_failed()) throw Error(fmt::format("{}: {}", r.predicted.layout.name(), r.reason));
+}
+
 void run_plan(Asked& asked, const Command& c, const CommonOptions& common) {
   const PageFormat format = page_format(c, asked.format, common);
   finish(asked, c, common);
+  if (asked.check) return run_check(asked, c, common, format);
   std::vector<PlanReport> reports;
   for (const int devices : asked.request.devices) {
     reports.push_back(plan(asked.request, devices));
@@ -59,12 +83,24 @@ void add_machine_options(Command& c, Asked& asked) {
       .unset(kDefaultInterLink.str());
 }
 
+void add_check_options(Command& c, Asked& asked) {
+  PlanCheckRequest& r = asked.checked;
+  c.opt("--check", asked.check,
+        "run the first rows here, ranks as threads on the modelled --link, beside the prediction");
+  c.opt("--candidates", r.candidates, between(1, 64), "with --check: rows to run, the first ones");
+  c.opt("--rounds", r.rounds, between(1, 1 << 16), "with --check: rounds, each of all rows in turn");
+  c.opt("--warmup", r.warmups, between(2, 1 << 16), "with --check: warm-up steps of a round");
+  c.opt("--steps", r.steps, between(1, 1 << 16), "with --check: timed steps of a round");
+  c.opt("--threads", r.threads, thread_range(), "with --check: CPU threads of each rank")
+      .unset("the machine's, split among ranks");
+}
+
 }  // namespace
 
 void add_plan(Command& c, const CommonOptions& common) {
   const auto asked = std::make_shared<Asked>();
   PlanRequest& r = asked->request;
-  c.note = "Nothing runs and no device is needed: ops come from the real schedule on meta.";
+  c.note = "Without --check nothing runs and no device is needed: ops come from the real schedule on meta.";
   add_machine_options(c, *asked);
   add_model_options(c.options, asked->model, /*several=*/false);
   c.opt("--batch", r.total_batch, between(1, 1 << 30),
@@ -87,6 +123,7 @@ void add_plan(Command& c, const CommonOptions& common) {
       .value("N,...")
       .unset("all that divide");
   c.opt("--top", r.top, between(0, 1 << 20), "rows shown; 0: all");
+  add_check_options(c, *asked);
   add_page_options(c, asked->format);
   c.run = [asked, &c, &common] { run_plan(*asked, c, common); };
 }

@@ -37,16 +37,18 @@ MemoryRequest memory_request(const PlanRequest& q, const Layout& layout, int64_t
   return r;
 }
 
-RankOptions rank_of(const PlanRequest& q, int world) {
+// Of the ranks that hold one model the last has the largest part of the vocabulary (model/partition.h).
+RankOptions rank_of(const PlanRequest& q, const Layout& layout) {
   RankOptions o = options_for(Device::meta(q.hardware.kind), 1, q.seed);
   o.variants = choose_variants(q.preset, "", q.hardware.kind).ops;
-  o.world = world;
+  o.world = layout.devices();
+  o.rank = layout.tensor - 1;
   return o;
 }
 
 RankSchedule schedule_of(const PlanRequest& q, const Layout& layout, int64_t batch, int prefetch) {
   if (!q.ffn_only)
-    return record_schedule(memory_request(q, layout, batch, prefetch), rank_of(q, layout.devices()));
+    return record_schedule(memory_request(q, layout, batch, prefetch), rank_of(q, layout));
   return paper_schedule(paper_of(*q.ffn_only),
                         {.layout = layout,
                          .policy = policy_of(q.precision, layout.data == 1 && q.micro_steps == 1),

@@ -192,6 +192,7 @@ TEST(PlanMemory, OfTensorParallelRanksIsThePredictedRuns) {
     r.sharing.prefetch = std::string(strategy) == "fsdp" ? row.prefetch : 1;
     RankOptions rank;
     rank.world = 4;
+    rank.rank = 1;
     rank.threads = 1;
     EXPECT_EQ(row.memory.peak_total, predict_memory(r, rank).peak_total) << strategy;
   }

@@ -47,8 +47,7 @@ RankOptions rank_of(const PlanRequest& q, const Layout& layout) {
 }
 
 RankSchedule schedule_of(const PlanRequest& q, const Layout& layout, int64_t batch, int prefetch) {
-  if (!q.ffn_only)
-    return record_schedule(memory_request(q, layout, batch, prefetch), rank_of(q, layout));
+  if (!q.ffn_only) return record_schedule(memory_request(q, layout, batch, prefetch), rank_of(q, layout));
   return paper_schedule(paper_of(*q.ffn_only),
                         {.layout = layout,
                          .policy = policy_of(q.precision, layout.data == 1 && q.micro_steps == 1),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/accumulate.h"
+#include "autograd/remake.h"
 
 namespace kiln {
 
@@ -80,6 +81,7 @@ void Tape::backward(Tensor output, Tensor grad, int floor) {
     }
     values_.resize(node.first_output);
     ScopeGuard scope(ctx_, ScopeGuard::FullPath{node.scope});
+    make_again(ctx_, node);
     BackwardPass pass(ctx_, node, std::move(grads));
     node.backward(pass);
     pass.add_repeated();

@@ -19,6 +19,7 @@
 namespace kiln {
 
 class BackwardPass;
+class Remake;
 class Tape;
 
 enum class GradMode {
@@ -38,6 +39,13 @@ struct RecomputeSpan {
   std::vector<Param*> uses;  // of parameters, one entry each: they are notified if backward skips the span
 };
 
+// A saved tensor that was given up after forward (autograd/remake.h).
+struct GivenUp {
+  int saved = 0;   // which of its node
+  int buffer = 0;  // which of those that are made again
+  std::shared_ptr<Remake> from;
+};
+
 struct Node {
   static constexpr int kProblemBytes = 128;
 
@@ -50,6 +58,7 @@ struct Node {
   int32_t first_output = 0;
   int outputs = 0;
   SmallVector<NamedTensor, 6> saved;
+  std::vector<GivenUp> given_up;  // of them: views of no buffer until backward is here
   SmallVector<ParamRef, 2> params;
   const std::string* scope = nullptr;
   alignas(16) std::byte problem[kProblemBytes] = {};
@@ -101,6 +110,8 @@ class Tape {
   friend class BackwardPass;
   friend class GradModeGuard;
   friend class OutsideSpans;
+  friend class Remake;
+  friend class Rematerializer;
   friend SmallVector<Tensor, 4> split(RankContext&, const Tensor&, std::initializer_list<int64_t>);
   friend Tensor recompute(RankContext&, const Tensor&, std::function<Tensor(const Tensor&)>);
   friend void run_split_backward(BackwardPass&);

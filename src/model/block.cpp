@@ -1,9 +1,9 @@
 #include "model/block.h"
 
 #include <cmath>
+#include <cstring>
 #include <tuple>
 
-#include "autograd/tape.h"
 #include "ops/add/add.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
@@ -62,10 +62,22 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index, const Part
 
 Tensor Residual::whole(RankContext& ctx) const { return last.defined() ? add(ctx, sum, last) : sum; }
 
+namespace {
+
+std::string_view variant_of_last(RankContext& ctx, const char* op) {
+  const std::vector<Node>& nodes = ctx.tape().nodes();
+  return !nodes.empty() && std::strcmp(nodes.back().op, op) == 0 ? nodes.back().variant : "";
+}
+
+}  // namespace
+
 NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float eps) {
-  if (!x.last.defined()) return {x.sum, rms_norm(ctx, x.sum, weight, eps)};
-  const AddRmsNormResult r = add_rms_norm(ctx, x.sum, x.last, weight, eps);
-  return {r.sum, r.normed};
+  if (!x.last.defined()) {
+    Tensor normed = rms_norm(ctx, x.sum, weight, eps);
+    return {x.sum, std::move(normed), variant_of_last(ctx, "rms_norm")};
+  }
+  AddRmsNormResult r = add_rms_norm(ctx, x.sum, x.last, weight, eps);
+  return {std::move(r.sum), std::move(r.normed), variant_of_last(ctx, "add_rms_norm")};
 }
 
 Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) const {
@@ -73,16 +85,21 @@ Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) con
   if (config_.recompute == Recompute::nested && cache == nullptr)
     return {forward_in_halves(ctx, x.whole(ctx))};
   const float eps = config_.norm_eps;
+  Again again{Rematerializer(ctx), config_.recompute.again_in(index_)};
   Residual middle;  // [B, T, C], like all that passes between the halves
   {
     ScopeGuard attention(ctx, "attention");
     const NormedResidual h = norm_of(ctx, x, *attention_norm_, eps);
-    middle = {h.sum, attend(ctx, h.normed, cache)};
+    middle = {h.sum, attend(ctx, h, again, cache)};
+    again.tensors.give_up();
   }
   ScopeGuard half(ctx, "mlp");
   const NormedResidual h = norm_of(ctx, middle, *mlp_norm_, eps);
+  again_out(ctx, middle.sum, h.sum, again);
   middle = {};  // only the sum is needed from here on
-  return {h.sum, mlp(ctx, h.normed)};
+  Tensor last = mlp(ctx, h, again);
+  again.tensors.give_up();
+  return {h.sum, std::move(last)};
 }
 
 // Each half by itself, so that either can be recomputed from its one input: the sum ends the first half, the
@@ -91,19 +108,48 @@ Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
   const float eps = config_.norm_eps;
   const Tensor h = recompute(ctx, x, [&ctx, this, eps](const Tensor& t) {
     ScopeGuard half(ctx, "attention");
-    return add(ctx, t, attend(ctx, rms_norm(ctx, t, *attention_norm_, eps)));
+    Again none{Rematerializer(ctx), {}};
+    return add(ctx, t, attend(ctx, norm_of(ctx, {t}, *attention_norm_, eps), none));
   });
   return recompute(ctx, h, [&ctx, this, eps](const Tensor& t) {
     ScopeGuard half(ctx, "mlp");
-    return add(ctx, t, mlp(ctx, rms_norm(ctx, t, *mlp_norm_, eps)));
+    Again none{Rematerializer(ctx), {}};
+    return add(ctx, t, mlp(ctx, norm_of(ctx, {t}, *mlp_norm_, eps), none));
   });
 }
 
-Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
+// Before a matmul that is cut by columns, and after one that is cut by rows.
+Tensor Block::enter(RankContext& ctx, const Tensor& normed, const Param& weight) const {
+  return partition_.enter_shards(ctx, cast_for(ctx, normed, weight));
+}
+
+Tensor Block::leave(RankContext& ctx, const Tensor& x, Param& weight, DType stream) const {
+  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, x, weight)), stream);
+}
+
+// From the sum, which the norm saves: whatever added it up, the norm of it as it is stored is the same.
+void Block::again_norm(RankContext& ctx, const NormedResidual& x, const Tensor& entered, Param& norm,
+                       const Param& weight, Again& again) const {
+  const std::span<const Tensor> made(&entered, 1);
+  again.tensors.remake(made, {again.tensors.later(x.sum)},
+                       [&ctx, this, &norm, &weight, variant = x.variant](std::span<const Tensor> in) {
+                         const Tensor y = rms_norm(ctx, in[0], norm, config_.norm_eps, variant);
+                         return Tensors{enter(ctx, y, weight)};
+                       });
+}
+
+// The sum between the halves, from the block's input and attention's output.
+void Block::again_out(RankContext& ctx, const Tensor& before, const Tensor& sum, Again& again) const {
+  if (!again.has(Piece::out)) return;
+  again.tensors.remake({&sum, 1}, {again.tensors.later(before), again.attended},
+                       [&ctx, this](std::span<const Tensor> in) {
+                         return Tensors{add(ctx, in[0], leave(ctx, in[1], *out_, in[0].dtype()))};
+                       });
+}
+
+Tensors Block::make_qkv(RankContext& ctx, const Tensor& normed, int64_t offset) const {
   const ModelConfig& c = config_;
   const int64_t Q = heads_ * c.head_dim(), KV = kv_heads_ * c.head_dim();
-  const AttentionOptions options{.heads = heads_, .kv_heads = kv_heads_, .causal = true};
-  const Tensor normed = partition_.enter_shards(ctx, cast_for(ctx, x, *qkv_));
   Tensor q, k, v;  // [B, T, H D], [B, T, Hkv D]
   if (c.fused_qkv) {
     const auto qkv = split(ctx, linear(ctx, normed, *qkv_), {Q, KV, KV});
@@ -114,31 +160,49 @@ Tensor Block::attend(RankContext& ctx, const Tensor& x, KvCache* cache) const {
     v = linear(ctx, normed, ParamRef::view(*qkv_, 2));
   }
   // In place: nothing else reads the unturned q and k.
-  const RopeResult turned = rope(ctx, q, k,
-                                 {.heads = heads_,
-                                  .kv_heads = kv_heads_,
-                                  .theta = c.rope_theta,
-                                  .offset = cache ? cache->length() : 0,
-                                  .in_place = true});
-  q = turned.q, k = turned.k;
-  if (cache) std::tie(k, v) = cache->extend(ctx, index_, k, v);  // [B, all tokens so far, Hkv D]
-  const Tensor o = attention(ctx, q, k, v, options);             // [B, T, H D]
-  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, o, *out_)), x.dtype());
+  const RopeResult turned = rope(
+      ctx, q, k,
+      {.heads = heads_, .kv_heads = kv_heads_, .theta = c.rope_theta, .offset = offset, .in_place = true});
+  return {turned.q, turned.k, v};
 }
 
-Tensor Block::mlp(RankContext& ctx, const Tensor& x) const {
-  const ModelConfig& c = config_;
-  const Tensor normed = partition_.enter_shards(ctx, cast_for(ctx, x, *gate_up_));
+Tensors Block::make_gate_up(RankContext& ctx, const Tensor& normed) const {
+  if (config_.fused_gate_up) return split(ctx, linear(ctx, normed, *gate_up_), {hidden_, hidden_});
+  Tensor gate = linear(ctx, normed, ParamRef::view(*gate_up_, 0));
+  Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
+  return {std::move(gate), std::move(up)};
+}
+
+Tensor Block::attend(RankContext& ctx, const NormedResidual& x, Again& again, KvCache* cache) const {
+  const AttentionOptions options{.heads = heads_, .kv_heads = kv_heads_, .causal = true};
+  const Tensor normed = enter(ctx, x.normed, *qkv_);
+  if (again.has(Piece::attention_norm)) again_norm(ctx, x, normed, *attention_norm_, *qkv_, again);
+  const int64_t offset = cache ? cache->length() : 0;
+  Tensors qkv = again.run(Piece::qkv, {normed}, [&ctx, this, offset](std::span<const Tensor> in) {
+    return make_qkv(ctx, in[0], offset);
+  });
+  if (cache)  // [B, all tokens so far, Hkv D]
+    std::tie(qkv[1], qkv[2]) = cache->extend(ctx, index_, qkv[1], qkv[2]);
+  const Tensor o = again.run(Piece::attention, {qkv[0], qkv[1], qkv[2]},  // [B, T, H D]
+                             [&ctx, options](std::span<const Tensor> in) {
+                               return Tensors{attention(ctx, in[0], in[1], in[2], options)};
+                             })[0];
+  if (again.has(Piece::out)) again.attended = again.tensors.later(o);
+  return leave(ctx, o, *out_, x.normed.dtype());
+}
+
+Tensor Block::mlp(RankContext& ctx, const NormedResidual& x, Again& again) const {
+  const Tensor normed = enter(ctx, x.normed, *gate_up_);
+  if (again.has(Piece::mlp_norm)) again_norm(ctx, x, normed, *mlp_norm_, *gate_up_, again);
   Tensor a;  // [B, T, F]
-  if (c.fused_gate_up) {
-    const auto gate_up = split(ctx, linear(ctx, normed, *gate_up_), {hidden_, hidden_});
-    a = swiglu(ctx, gate_up[0], gate_up[1]);
-  } else {
-    const Tensor gate = linear(ctx, normed, ParamRef::view(*gate_up_, 0));
-    const Tensor up = linear(ctx, normed, ParamRef::view(*gate_up_, 1));
-    a = swiglu(ctx, gate, up);
+  {
+    const Tensors gate_up = again.run(Piece::gate_up, {normed}, [&ctx, this](std::span<const Tensor> in) {
+      return make_gate_up(ctx, in[0]);
+    });
+    a = again.run(Piece::swiglu, {gate_up[0], gate_up[1]},
+                  [&ctx](std::span<const Tensor> in) { return Tensors{swiglu(ctx, in[0], in[1])}; })[0];
   }
-  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, a, *down_)), x.dtype());
+  return leave(ctx, a, *down_, x.normed.dtype());
 }
 
 }  // namespace kiln

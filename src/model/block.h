@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/param_store.h"
+#include "autograd/remake.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
 #include "model/partition.h"
@@ -20,6 +21,7 @@ struct Residual {
 
 struct NormedResidual {
   Tensor sum, normed;
+  std::string_view variant = {};  // of the norm, where it is an op and not its parts
 };
 NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float eps);
 
@@ -35,10 +37,30 @@ class Block {
   Residual forward(RankContext& ctx, const Residual& x, KvCache* cache = nullptr) const;
 
  private:
+  // Which pieces backward makes again, while one forward runs.
+  struct Again {
+    Rematerializer tensors;
+    PieceSet pieces;
+    Later attended = {};  // what the output projection reads
+    bool has(Piece p) const { return tensors.active() && pieces.has(p); }
+    template <class Run>
+    Tensors run(Piece p, std::initializer_list<Tensor> inputs, const Run& run) {
+      const std::span<const Tensor> in(inputs.begin(), inputs.size());
+      return has(p) ? tensors.piece(in, run) : run(in);
+    }
+  };
+
   // Each half without its norm and its residual connection: what stands between them in forward(). Where
-  // weights are cast at use, so is x, and the result is cast back.
-  Tensor attend(RankContext& ctx, const Tensor& x, KvCache* cache = nullptr) const;
-  Tensor mlp(RankContext& ctx, const Tensor& x) const;
+  // weights are cast at use, so is the norm's output, and the result is cast back.
+  Tensor attend(RankContext& ctx, const NormedResidual& x, Again& again, KvCache* cache = nullptr) const;
+  Tensor mlp(RankContext& ctx, const NormedResidual& x, Again& again) const;
+  Tensor enter(RankContext& ctx, const Tensor& normed, const Param& weight) const;
+  Tensor leave(RankContext& ctx, const Tensor& x, Param& weight, DType stream) const;
+  void again_norm(RankContext& ctx, const NormedResidual& x, const Tensor& entered, Param& norm,
+                  const Param& weight, Again& again) const;
+  void again_out(RankContext& ctx, const Tensor& before, const Tensor& sum, Again& again) const;
+  Tensors make_qkv(RankContext& ctx, const Tensor& normed, int64_t offset) const;
+  Tensors make_gate_up(RankContext& ctx, const Tensor& normed) const;
   Tensor forward_in_halves(RankContext& ctx, const Tensor& x) const;
 
   ModelConfig config_;

@@ -22,8 +22,8 @@ void check_config(const ModelConfig& c) {
                : cat("a head is ", c.head_dim(), " wide: d_model ", c.d_model, " over ", c.heads, " heads"),
            "rotary embedding turns pairs of values: choose an even width");
   }
-  if (c.recompute.k < 1)
-    refuse(cat("every ", c.recompute.k, " blocks are to be recomputed"), "1 or more are");
+  if (const std::string why = c.recompute.why_not_for(c.layers); !why.empty())
+    refuse(why, "--recompute none keeps everything; plan:PIECES*BLOCKS,... names every block");
   if (!(c.rope_theta > 0)) refuse(cat("rope_theta is ", c.rope_theta), "it must be positive; 10000 is usual");
   if (c.heads % c.kv_heads != 0) {
     refuse(cat(c.heads, " heads cannot share ", c.kv_heads, " key/value heads"),

@@ -13,6 +13,8 @@ namespace kiln {
 
 Llama::Llama(const ModelConfig& config, const Partition& partition) : Model(config, partition) {
   check_config(config_);
+  if (config_.recompute.kind == Recompute::Kind::budget)
+    throw Error(cat("--recompute is '", name_of(config_.recompute), "', and no policy was chosen within it"));
   check_shards(config_, partition.shard_count());
   const int64_t V = config_.vocab, C = config_.d_model;
   const ShardRange here = partition.of_vocab(V);
@@ -81,7 +83,8 @@ Residual Llama::blocks(RankContext& ctx, const Residual& x, int64_t begin, int64
     return h;
   };
   const Recompute& keep = config_.recompute;
-  if (keep.kind == Recompute::Kind::none) return run(x, begin, end);
+  // A plan is each block's own matter: it makes pieces again, and no span.
+  if (keep.kind == Recompute::Kind::none || keep.kind == Recompute::Kind::plan) return run(x, begin, end);
   Tensor h = x.whole(ctx);  // what is recomputed starts from one tensor and ends in one
   if (keep.kind == Recompute::Kind::every) {
     for (int64_t i = begin; i < end; i += keep.k) {

@@ -86,6 +86,14 @@ Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
   return t;
 }
 
+Tensor Tensor::without_buffer() const { return on({}); }
+
+Tensor Tensor::on(const Buffer& buffer) const {
+  Tensor t = detach();
+  t.buffer_ = buffer;
+  return t;
+}
+
 Tensor Tensor::joined_with(const Tensor& next) const {
   const bool adjacent = defined() && next.defined() && shape_.rank() == 1 && next.shape_.rank() == 1 &&
                         contiguous() && next.contiguous() && dtype_ == next.dtype_ &&

@@ -55,6 +55,10 @@ class Tensor {
   Tensor reshape_rows() const;               // as [rows, last]; rows may be strided; shares memory
   Tensor view_as(DType dtype) const;         // contiguous, one axis: the same bytes as another dtype
   Tensor narrow(int axis, int64_t begin, int64_t count) const;  // shares memory
+  // The same view of nothing, and that view of another buffer of the same layout: for memory that is given up
+  // and made again.
+  Tensor without_buffer() const;
+  Tensor on(const Buffer& buffer) const;
   // One flat tensor over this and `next`; undefined unless `next` begins where this ends in the same buffer.
   Tensor joined_with(const Tensor& next) const;
   Tensor detach() const {

@@ -44,7 +44,7 @@ TEST(Fsdp, EachWeightIsGatheredOncePerWindow) {
     int64_t per_micro_step;
   };
   const int64_t L = 2;
-  for (const Case c :
+  for (const Case& c :
        {Case{Recompute::none, 1 + 4 * L + 1 + 4 * L}, Case{Recompute::block, 1 + 4 * L + 1 + 7 * L}}) {
     for (int prefetch : {0, 1, 2}) {
       TinyRun run = tiny(Precision::fp32, 2, c.recompute);

@@ -214,7 +214,8 @@ TEST_P(FsdpOf, PrefetchAndRecomputeChangeNoBit) {
     for (int micro_steps : {1, 3}) {
       const RanksResult first = train_ranks(world, tiny(GetParam(), micro_steps), fsdp(0));
       for (int prefetch : {0, 1, 2}) {
-        for (Recompute r : {Recompute::none, Recompute::block}) {
+        for (const char* text : {"none", "block", "plan:all*1,norms+out+gate_up"}) {
+          const Recompute r = parse_recompute("--recompute", text);
           const RanksResult again = train_ranks(world, tiny(GetParam(), micro_steps, r), fsdp(prefetch), 1);
           EXPECT_EQ(again.state, first.state)
               << world << " ranks, prefetch " << prefetch << ", " << name_of(r);

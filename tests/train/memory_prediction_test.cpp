@@ -79,11 +79,21 @@ TEST(MemoryPrediction, IsTheRunsOwnPeakToTheByte) {
   r.step.prefetch = true;
   r.evaluates = true;
   expect_exact(r, rank, "five micro-steps, batches sent ahead");
-  for (const Recompute how : {Recompute::block, Recompute::nested}) {
+  for (const Recompute& how : {Recompute::block, Recompute::nested}) {
     r = tiny();
     r.model.recompute = how;
     r.evaluates = true;
     expect_exact(r, rank, "recompute");
+  }
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::autocast}) {
+    for (const char* plan : {"plan:norms+swiglu", "plan:all*2,none", "plan:qkv+gate_up*1,attention+out*2"}) {
+      r = tiny();
+      r.layout.precision = precision;
+      r.model.recompute = parse_recompute("--recompute", plan);
+      expect_exact(r, rank, plan);
+      r.step.micro_steps = 3;
+      expect_exact(r, rank, plan);
+    }
   }
   r = tiny();
   r.model.fused_qkv = r.model.fused_gate_up = r.model.fused_linear_ce = false;

@@ -71,7 +71,9 @@ double relative_distance(const std::vector<std::byte>& a, const std::vector<std:
 void expect_meta_predicts(Device real, DeviceType target, bool graph) {
   for (Precision precision :
        {Precision::fp32, Precision::bf16, Precision::autocast, Precision::pure_bf16, Precision::fp16}) {
-    for (Recompute r : {Recompute::none, Recompute::block, Recompute::every(2), Recompute::nested}) {
+    for (const char* text :
+         {"none", "block", "every:2", "nested", "plan:norms+swiglu*2,qkv+attention+gate_up"}) {
+      const Recompute r = parse_recompute("--recompute", text);
       for (int micro_steps : {1, 2}) {
         TinyRun run;
         run.precision = precision;

@@ -97,8 +97,7 @@ void add_bench_step(Command& bench, const CommonOptions& common) {
   c.opt("--variant", r.variants, "op variants on top of the preset: attention=naive,qkv=split,...")
       .value("OP=NAME,...")
       .was_values(former_names_in);
-  c.opt("--recompute", r.recompute, recompute_form(),
-        "activation checkpointing: none, block, every:k or nested");
+  c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
   c.opt("--graph", r.graph, kGraphChoices,
         "capture the step as a CUDA graph: on, off or auto (where the device can, but not in the baseline)");
   c.opt("--tune", asked->tune, "file of kiln tune, off, or auto: the one for this GPU in --out, if any")

@@ -93,8 +93,7 @@ void add_bench_warmup(Command& bench, const CommonOptions& common) {
   c.opt("--variant", r.variants, "op variants on top of the preset: attention=naive,...")
       .value("OP=NAME,...")
       .was_values(former_names_in);
-  c.opt("--recompute", r.recompute, recompute_form(),
-        "activation checkpointing: none, block, every:k or nested");
+  c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
   c.opt("--graph", r.graph, kGraph, "capture the second step as a CUDA graph: on or off");
   c.opt("--warmup", asked->warmups, between(0, 1 << 20), "warm-up steps");
   c.opt("--steps", r.steps, between(2, 1 << 20), "timed steps");

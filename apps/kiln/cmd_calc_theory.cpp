@@ -60,8 +60,7 @@ void add_step_options(Command& c, StepAsked& asked) {
       .value("OP=NAME,...")
       .unset("none")
       .was_values(former_names_in);
-  c.opt("--recompute", r.recompute, recompute_form(),
-        "activation checkpointing: none, block, every:k or nested");
+  c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
   c.opt("--hw", asked.hardware, hardware_help("device")).unset("variants of a GPU");
   add_page_options(c, asked.format);
 }
@@ -74,6 +73,7 @@ StepTheoryRequest finished(const StepAsked& asked, const CommonOptions& common) 
   q.hardware.kind = common.device == "cpu" || common.device == "meta" ? DeviceType::cpu : DeviceType::cuda;
   if (!asked.hardware.empty()) q.hardware = hardware_named(asked.hardware, common);
   q.launch = 1e-6 * asked.launch_us;
+  q.settle_policy();
   return q;
 }
 

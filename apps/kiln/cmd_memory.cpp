@@ -82,8 +82,11 @@ void run_recompute_sweep(const Asked& asked, const Command& command, const Commo
   const PageFormat format = page_format(command, asked.format, common);
   const MemoryStudyRequest request = request_of(asked, common, {512}, {StepMode::full});
   const bool steps_given = !command.options.find("--steps")->given().empty();
-  const RecomputeReport report =
+  RecomputeReport report =
       recompute_report(request, asked.blocks, steps_given ? request.steps : RecomputeSweepRequest().steps);
+  const auto& exports = request.exports;
+  if (std::find(exports.begin(), exports.end(), "svg") != exports.end())
+    report.files = write_charts(common.out, "memory", recompute_charts(report));
   std::fputs(written(recompute_page(report), format).c_str(), stdout);
 }
 
@@ -106,8 +109,7 @@ void add_options(Command& c, Asked& asked) {
   c.opt("--variant", r.variants, "op variants on top of the preset: attention=naive,...")
       .value("OP=NAME,...")
       .was_values(former_names_in);
-  c.opt("--recompute", r.recompute, recompute_form(),
-        "activation checkpointing: none, block, every:k or nested");
+  c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
   c.opt("--measure", r.measure, kMeasure,
         "also run the step: always, never, or auto: where it fits and takes the CPU half a minute at most");
   c.opt("--steps", r.steps, between(1, 100'000), "steps to trace; recompute-sweep: timed steps")

@@ -103,8 +103,7 @@ void add_profile(Command& c, const CommonOptions& common) {
   c.opt("--kernels", r.kernels, between(1, 1 << 16), "number of kernels to list for each phase, the slowest");
   c.opt("--above", r.above, between(0.0, 100.0),
         "least share of forward, in per cent, of the non-matmul kernels to list");
-  c.opt("--recompute", r.recompute, recompute_form(),
-        "activation checkpointing: none, block, every:k or nested");
+  c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
   c.opt("--graph", r.graph, kGraphChoices,
         "capture the step as a CUDA graph: on, off or auto (where the device can, but not in the baseline)");
   c.opt("--source", asked->source, one_of({"auto", "cupti", "events"}),

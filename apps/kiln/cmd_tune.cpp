@@ -137,8 +137,7 @@ void add_tune(Command& c, const CommonOptions& common) {
   c.opt("--variant", r.variants, "op variants: attention=naive,qkv=split,...")
       .value("OP=NAME,...")
       .was_values(former_names_in);
-  c.opt("--recompute", r.recompute, recompute_form(),
-        "activation checkpointing: none, block, every:k or nested");
+  c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
   c.run = [asked, &common] { run_tune(*asked, common); };
   add_tune_attention(c, common);
 }

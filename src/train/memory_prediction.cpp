@@ -1,6 +1,7 @@
 #include "train/memory_prediction.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "autograd/tape.h"
 #include "base/error.h"
@@ -29,11 +30,16 @@ ParamGroups count_params(const ModelConfig& config) {
   return groups;
 }
 
-MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank) {
+namespace {
+
+StepPrediction run_on_meta(const MemoryRequest& request, const RankOptions& rank, bool with_ops,
+                           MemoryRecord* record = nullptr) {
   RankOptions options = rank;
   options.device = Device::meta(rank.device.target);
   options.backend = {};
   RankContext ctx(options);
+  std::optional<MemoryTrace> trace;
+  if (record != nullptr) trace.emplace(ctx);
   // Micro-steps after the second allocate as the second does; where gradients are summed during the next
   // micro-step, those after the third as the third.
   StepOptions shape = request.step;
@@ -47,13 +53,38 @@ MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank
   place.strategy().attach(model.params());
   TrainStep step(ctx, model, place.strategy(), shape);
   const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps));
+  StepPrediction prediction;
+  prediction.micro_steps = shape.micro_steps;
   // Twice: the second step finds what the first left behind.
-  for (int i = 0; i < 2; ++i) step.run(batches, 0);
+  step.run(batches, 0);
+  {
+    std::optional<OpTimes> ops;
+    if (with_ops) ops.emplace(ctx);
+    step.run(batches, 0);
+    if (ops) prediction.ops = ops->take();
+  }
   step.finish();
   if (request.evaluates) plan_evaluation(ctx, model, shape.batch, shape.context);
-  const MemoryStats stats = ctx.allocator().stats();
+  prediction.memory = ctx.allocator().stats();
+  if (record != nullptr) *record = trace->take();
   ctx.tape().reset();
-  return stats;
+  return prediction;
+}
+
+}  // namespace
+
+MemoryStats predict_memory(const MemoryRequest& request, const RankOptions& rank) {
+  return run_on_meta(request, rank, false).memory;
+}
+
+MemoryRecord predict_allocations(const MemoryRequest& request, const RankOptions& rank) {
+  MemoryRecord record;
+  run_on_meta(request, rank, false, &record);
+  return record;
+}
+
+StepPrediction predict_step(const MemoryRequest& request, const RankOptions& rank) {
+  return run_on_meta(request, rank, true);
 }
 
 std::string needed_by_tag(const MemoryStats& predicted) {
@@ -74,26 +105,6 @@ int64_t largest_batch(int64_t asked, std::size_t free_memory,
     (peak_of(between) <= free_memory ? fits : too_much) = between;
   }
   return fits;
-}
-
-void check_fits(const MemoryRequest& request, const RankOptions& rank, const MemoryStats& predicted,
-                std::size_t free_memory) {
-  if (predicted.peak_total <= free_memory) return;
-  const int64_t batch = request.step.batch;
-  const int64_t fits = largest_batch(batch, free_memory, [&](int64_t smaller) {
-    MemoryRequest r = request;
-    r.step.batch = smaller;
-    return predict_memory(r, rank).peak_total;
-  });
-  const std::string others = "--precision bf16, --recompute block, a smaller --ctx or --size";
-  const int64_t ranks = rank.world / request.layout.tensor_ranks;  // that share the batch out
-  throw Error(
-      cat("this run needs ", human({predicted.peak_total}), " of memory",
-          rank.world > 1 ? " on each rank" : "", "; ", human({free_memory}), " are free on ",
-          rank.device.str(), rank.world > 1 ? " for each" : "", "; peaks: ", needed_by_tag(predicted)),
-      fits > 0 ? cat("the largest --batch that fits is ", fits * ranks, " (", batch * ranks,
-                     " was requested; --grad-accum makes up for it); or ", others)
-               : cat("no --batch fits: take ", others));
 }
 
 }  // namespace kiln

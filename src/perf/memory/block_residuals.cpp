@@ -98,6 +98,16 @@ int64_t block_params(const ModelConfig& c) {
   return 2 * c.d_model + c.d_model * (q + 2 * kv) + q * c.d_model + 3 * c.d_model * c.d_ff;
 }
 
+std::size_t block_kept(const BlockRequest& request, const Recompute& recompute) {
+  RankOptions meta = request.rank;
+  meta.device = Device::meta(request.rank.device.target);
+  meta.backend = {};
+  meta.rank = 0;
+  meta.world = 1;
+  return run_stack(request, meta, 3, recompute, false).kept -
+         run_stack(request, meta, 2, recompute, false).kept;
+}
+
 BlockResiduals block_residuals(const BlockRequest& request) {
   RankOptions meta = request.rank;
   meta.device = Device::meta(request.rank.device.target);

@@ -45,6 +45,9 @@ struct BlockResiduals {
 
 BlockResiduals block_residuals(const BlockRequest& request);
 
+// Bytes that one more block leaves for backward, by meta; of a plan, one that names no number of blocks.
+std::size_t block_kept(const BlockRequest& request, const Recompute& recompute);
+
 // Parameters of one block: 2 norms, q, k, v and o, and the three of the MLP.
 int64_t block_params(const ModelConfig& config);
 

@@ -141,6 +141,8 @@ StudyPage checkpoint_page(const StepTheoryRequest& q, bool wide) {
   request.spec = q.spec();
   request.rank = q.rank();
   for (int64_t k = 1; k <= q.model.config.layers; k *= 2) request.ks.push_back(k);
+  const StepClock clock = q.clock();
+  request.clock = &clock;
   const RecomputeSweep sweep = recompute_sweep(request);
   StudyPage page;
   page.place = fmt::format("activation checkpointing of {}, {} layers, {}, batch {} of {} tokens",

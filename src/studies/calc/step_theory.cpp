@@ -10,6 +10,7 @@
 #include "studies/format.h"
 #include "studies/variant_check.h"
 #include "train/presets.h"
+#include "train/step_choice.h"
 
 namespace kiln {
 namespace {
@@ -160,6 +161,32 @@ StepSpec StepTheoryRequest::spec() const {
   s.step.micro_steps = micro_steps;
   s.step.graph = false;
   return s;
+}
+
+StepClock StepTheoryRequest::clock() const {
+  const DType compute = policy_of(precision).compute;
+  return hardware.bytes_per_s > 0 ? clock_of(hardware, compute)
+                                  : clock_of("", Device::meta(hardware.kind), 1, compute);
+}
+
+void StepTheoryRequest::settle_policy() {
+  if (recompute.kind != Recompute::Kind::budget) return;
+  if (ranks == 1) {
+    StepSpec step = spec();
+    kiln::settle_policy(step, rank(), clock());
+    recompute = step.model.recompute;
+    return;
+  }
+  const auto budget = static_cast<std::size_t>(recompute.budget);
+  recompute = Recompute::none;
+  RankOptions one = rank();
+  one.world = ranks;
+  const StepSpec step = spec();
+  const MemoryRequest request{.model = step.model,
+                              .layout = layout_for(precision, step.step, ranks, strategy == "fsdp"),
+                              .step = step.step,
+                              .strategy = strategy};
+  recompute = chosen_or_throw(choose_policy(request, one, budget, clock()), budget).recompute;
 }
 
 RankOptions StepTheoryRequest::rank() const {

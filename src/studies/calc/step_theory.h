@@ -10,6 +10,7 @@
 #include "report/tables/study_page.h"
 #include "studies/memory/memory_study.h"
 #include "studies/step/step.h"
+#include "studies/step/step_policy.h"
 
 namespace kiln {
 
@@ -34,6 +35,8 @@ struct StepTheoryRequest {
   uint64_t seed = 0;
 
   StepSpec spec() const;
+  void settle_policy();      // what a recompute budget comes to, in its place
+  StepClock clock() const;   // of the hardware; of nominal rates where none was named
   RankOptions rank() const;  // on meta, as the hardware's kind selects variants
 };
 

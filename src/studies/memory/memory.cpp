@@ -11,6 +11,7 @@
 #include "device/device_room.h"
 #include "report/charts/memory_svg.h"
 #include "report/html/memory_html.h"
+#include "studies/step/step_policy.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
 
@@ -67,8 +68,14 @@ void read_trace(const MemoryStudyRequest& request, const MemoryRecord& record, M
   write_files(request, record, a, row);
 }
 
+// The folder of results, of which the study's own files are in one below.
+std::string results_of(const MemoryStudyRequest& request) {
+  return std::filesystem::path(request.folder).parent_path().string();
+}
+
 void run_row(const MemoryStudyRequest& request, MemoryRow& row) {
   const RankOptions rank = memory_rank(request, row.spec);
+  row.policy = settle_policy(row.spec, rank, results_of(request));
   row.floor = floor_bytes(row.spec);
   row.params = static_cast<std::size_t>(count_params(row.spec.model).total());
   row.stream =
@@ -132,6 +139,10 @@ ScalingReport scaling_report(const MemoryStudyRequest& request, const std::strin
   ScalingReport report;
   ScalingRequest& q = report.request;
   q.spec = only_spec(request);
+  if (request.recompute.kind == Recompute::Kind::budget)
+    throw Error(fmt::format("--recompute is '{}'; each length would have a policy of its own, and no growth",
+                            name_of(request.recompute)),
+                "name one policy for all: block, or plan:norms+swiglu", ErrorKind::usage);
   q.spec.model.recompute = request.recompute;
   report.size = request.sizes.front().name;
   q.rank = memory_rank(request, q.spec);
@@ -173,6 +184,11 @@ RecomputeReport recompute_report(const MemoryStudyRequest& request, std::vector<
     if (!why.empty()) report.not_measured = why;
     return why.empty();
   };
+  const StepClock clock =
+      clock_of(results_of(request), request.device, request.threads, policy_of(q.spec.precision).compute);
+  report.clock = clock.kind();
+  report.clock_note = clock.note;
+  q.clock = &clock;
   report.sweep = recompute_sweep(q);
   return report;
 }

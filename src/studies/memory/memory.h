@@ -41,6 +41,7 @@ struct MemoryRow {
   MemoryStats predicted;
   std::optional<MemoryStats> measured;
   std::string not_measured;  // why not
+  std::string policy = {};   // how a recompute budget was met; or empty
   std::size_t floor = 0, stream = 0, params = 0;
   // Of the trace: on the device where it ran, else on meta.
   MemoryPeak peak;
@@ -84,6 +85,8 @@ struct RecomputeReport {
   std::string size, device;
   RecomputeSweep sweep;
   std::string not_measured;
+  std::string clock, clock_note;  // what the seconds of its points go by, and why they are bounds
+  std::vector<std::string> files = {};
 };
 
 // Spans of `blocks` recomputed as one; none: 1 to all, doubling.

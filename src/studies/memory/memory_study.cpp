@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "perf/memory/block_residuals.h"
+#include "studies/step/step.h"
 #include "train/memory_prediction.h"
 
 namespace kiln {
@@ -118,6 +119,29 @@ void measure_points(const RecomputeSweepRequest& request, RecomputeSweep& sweep)
 
 }  // namespace
 
+namespace {
+
+constexpr int kBudgets = 6;  // between the peaks of none and nested, evenly
+
+// The fastest policy of each budget, where it is not the one before.
+std::vector<SweepPoint> budget_points(const RecomputeSweepRequest& request, const SweepPoint& none,
+                                      const SweepPoint& nested) {
+  std::vector<SweepPoint> points;
+  const std::size_t most = none.predicted.peak_total, least = nested.predicted.peak_total;
+  for (std::size_t i = 1; least < most && i <= kBudgets; ++i) {
+    const std::size_t budget = most - (most - least) / (kBudgets + 1) * i;
+    const PolicyChoice choice = choose_policy(request.spec, request.rank, budget, *request.clock);
+    if (!choice.chosen || choice.chosen->recompute.kind != Recompute::Kind::plan) continue;
+    if (!points.empty() && points.back().recompute == choice.chosen->recompute) continue;
+    SweepPoint& p = points.emplace_back();
+    p.recompute = choice.chosen->recompute;
+    p.budget = budget;
+  }
+  return points;
+}
+
+}  // namespace
+
 RecomputeSweep recompute_sweep(const RecomputeSweepRequest& request) {
   RecomputeSweep sweep;
   const int64_t layers = request.spec.model.layers;
@@ -137,6 +161,7 @@ RecomputeSweep recompute_sweep(const RecomputeSweepRequest& request) {
     const MemoryTracedStep planned = trace_step(spec, planned_for(request.rank));
     p.predicted = planned.stats;
     p.flops = planned.flops;
+    if (request.clock != nullptr) p.seconds = request.clock->seconds(plan_step(spec, request.rank).ops);
     return p;
   };
   sweep.points.push_back(plan(Recompute::none));
@@ -168,8 +193,14 @@ RecomputeSweep recompute_sweep(const RecomputeSweepRequest& request) {
             [](const SweepPoint& a, const SweepPoint& b) { return a.recompute.k < b.recompute.k; });
   if (!spans.empty()) sweep.best = 1 + static_cast<std::size_t>(least() - spans.begin());
   sweep.points.insert(sweep.points.end(), spans.begin(), spans.end());
-  sweep.points.push_back(plan(Recompute::nested));
-  sweep.points.back().formula = 0;  // the textbook has none that counts transients
+  const SweepPoint nested = plan(Recompute::nested);  // by no formula: the textbook counts no transients
+  if (request.clock != nullptr) {
+    for (const SweepPoint& found : budget_points(request, sweep.points.front(), nested)) {
+      sweep.points.push_back(plan(found.recompute));
+      sweep.points.back().budget = found.budget;
+    }
+  }
+  sweep.points.push_back(nested);
   measure_points(request, sweep);
   return sweep;
 }

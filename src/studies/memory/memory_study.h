@@ -8,7 +8,7 @@
 
 #include "perf/memory/memory_analysis.h"
 #include "perf/timing/timing.h"
-#include "studies/step/synthetic_step.h"
+#include "studies/step/step_policy.h"
 
 namespace kiln {
 
@@ -67,10 +67,12 @@ struct SweepPoint {
   std::optional<MemoryStats> measured;
   Timing timing;  // of a step, where it ran
   double flops = 0;
+  double seconds = 0;      // of a step by the request's clock; 0: it has none
+  std::size_t budget = 0;  // that this is the fastest policy for; 0: it was asked for by name
 };
 
 struct RecomputeSweep {
-  std::vector<SweepPoint> points;  // none, every:k in rising order, nested
+  std::vector<SweepPoint> points;  // none, every:k in rising order, budgets in falling order, nested
   std::size_t stream = 0;          // bytes of a block's input
   std::size_t block = 0;           // bytes a block keeps
   std::size_t fixed = 0;           // what does not depend on k: the peak of `none` less its blocks
@@ -83,6 +85,7 @@ struct RecomputeSweepRequest {
   RankOptions rank;
   std::vector<int64_t> ks;  // block sizes; neighbours of the best are added
   int steps = 3;
+  const StepClock* clock = nullptr;  // with one: also the best policies of budgets between none and nested
   std::function<bool(const StepSpec&, const MemoryStats& predicted, double flops)> measure;
 };
 

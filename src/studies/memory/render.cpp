@@ -268,6 +268,9 @@ StudyPage memory_page(const MemoryReport& report, bool wide) {
   page.shown.wide = wide;
   for (const MemoryRow& r : report.rows) page.rows.push_back(row_json(report, r));
   page.notes = differences(report);
+  for (const MemoryRow& r : report.rows) {
+    if (!r.policy.empty()) page.notes.push_back(fmt::format("{}: {}", r.size.name, r.policy));
+  }
   page.notes.push_back(fmt::format(
       "floor: the bytes of all parameters in this precision and phase; at the peak there is also {}",
       others_at_peak(report)));

@@ -25,5 +25,6 @@ StudyPage scaling_page(const ScalingReport& report);
 std::vector<NamedChart> scaling_charts(const ScalingReport& report);
 
 StudyPage recompute_page(const RecomputeReport& report);
+std::vector<NamedChart> recompute_charts(const RecomputeReport& report);
 
 }  // namespace kiln

@@ -1,6 +1,8 @@
 // The pages of `kiln memory scaling` and `kiln memory recompute-sweep`.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "report/charts/line_chart.h"
 #include "rows/row_outcome.h"
 #include "rows/row_values.h"
@@ -62,6 +64,9 @@ struct SweepLine {
 
   const SweepPoint& none() const { return sweep.points.front(); }
   bool best() const { return sweep.best != 0 && &of == &sweep.points[sweep.best]; }
+  Json more_time() const {
+    return of.seconds > 0 && none().seconds > 0 ? Json(of.seconds / none().seconds - 1) : Json();
+  }
   Json price() const {
     return of.measured && none().measured ? Json(of.timing.p50 / none().timing.p50) : Json();
   }
@@ -101,6 +106,11 @@ const Schema<SweepLine>& sweep_schema() {
       {"flops", "", Unit::number, [](const L& l) { return Json(l.of.flops); }},
       {"flops_ratio", "FLOPs", Unit::times, [](const L& l) { return Json(l.of.flops / l.none().flops); },
        kTable},
+      or_null<L>({"budget_bytes", "", kMiB,
+                  [](const L& l) { return l.of.budget == 0 ? Json() : Json(l.of.budget); }}),
+      or_null<L>({"clock_ms", "", Unit::milliseconds,
+                  [](const L& l) { return l.of.seconds > 0 ? Json(ms(l.of.seconds)) : Json(); }}),
+      or_null<L>({"more_time", "more time", Unit::share, field<&L::more_time>, kTable}),
       or_null<L>({"step_ms", "step ms", Unit::milliseconds,
                   [](const L& l) { return l.of.measured ? Json(ms(l.of.timing.p50)) : Json(); }, kTable}),
       {"time_ratio", "price", Unit::times, field<&L::price>, kTable},
@@ -219,6 +229,13 @@ StudyPage recompute_page(const RecomputeReport& report) {
       fmt::format("by formula: {:.2f} fixed + ceil(blocks / k) inputs of {:.2f} + k blocks of {:.2f}",
                   static_cast<double>(s.fixed) / 0x1p20, static_cast<double>(s.stream) / 0x1p20,
                   static_cast<double>(s.block) / 0x1p20));
+  if (!report.clock.empty()) {
+    page.notes.push_back(
+        fmt::format("more time: of the step with all its ops, by {}; plan: the fastest policy "
+                    "of budgets between the peaks of none and nested",
+                    report.clock));
+    if (!report.clock_note.empty()) page.notes.push_back(report.clock_note);
+  }
   page.notes.emplace_back("floor: the bytes of all parameters in this precision");
   if (!report.not_measured.empty())
     page.notes.push_back(fmt::format("predicted only: {}", report.not_measured));
@@ -236,8 +253,49 @@ StudyPage recompute_page(const RecomputeReport& report) {
                {"floor_bytes", s.floor},
                {"best", s.best == 0 ? Json() : Json(name_of(s.points[s.best].recompute))},
                {"not_measured", report.not_measured},
+               {"clock", report.clock},
+               {"files", report.files},
                {"points", page.rows}};
   return page;
+}
+
+std::vector<NamedChart> recompute_charts(const RecomputeReport& report) {
+  LineChart chart{
+      .title = "Time for memory: recompute policies",
+      .below_title = fmt::format("{}, {}, ctx {}, {}; time by {}", report.size, spec_text(report.spec),
+                                 report.spec.step.context, report.device, report.clock),
+      .x_label = "peak of the step, MiB",
+      .y_label = "time of a step, % of none's",
+      .x_ticks = {},
+      .lines = {}};
+  const SweepPoint& none = report.sweep.points.front();
+  ChartLine plans, spans;
+  std::vector<const SweepPoint*> by_memory;
+  for (const SweepPoint& p : report.sweep.points) by_memory.push_back(&p);
+  std::stable_sort(by_memory.begin(), by_memory.end(), [](const SweepPoint* a, const SweepPoint* b) {
+    return a->predicted.peak_total < b->predicted.peak_total;
+  });
+  for (const SweepPoint* p : by_memory) {
+    if (p->seconds <= 0 || none.seconds <= 0) continue;
+    const ChartPoint at{static_cast<double>(p->predicted.peak_total) / 0x1p20,
+                        100 * p->seconds / none.seconds};
+    const bool span = p->recompute.kind == Recompute::Kind::every || p->recompute == Recompute::nested;
+    (span ? spans : plans).points.push_back(at);
+  }
+  for (const SweepPoint* p : {by_memory.front(), by_memory.back()}) {  // those between would cover each other
+    const double at = static_cast<double>(p->predicted.peak_total) / 0x1p20;
+    chart.x_ticks.push_back({at, fmt::format("{:.0f}", at)});
+  }
+  plans.style = spans.style = LineStyle::predicted;
+  plans.name = "none, and the best plan of each budget";
+  spans.name = "block, every:k, nested";
+  spans.colour = 1;
+  for (ChartLine* line : {&plans, &spans}) {
+    if (!line->points.empty()) chart.lines.push_back(std::move(*line));
+  }
+  return {{fmt::format("recompute-{}-{}-b{}-c{}", report.size, name_of(report.spec.precision),
+                       report.spec.step.batch, report.spec.step.context),
+           line_chart_svg(chart)}};
 }
 
 }  // namespace kiln

@@ -12,6 +12,7 @@
 #include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/profile/attention_parts.h"
+#include "studies/step/step_policy.h"
 #include "studies/step/traced_step.h"
 #include "studies/variant_check.h"
 #include "train/presets.h"
@@ -43,8 +44,15 @@ StepProfile make_step(const ProfileRequest& r, const NamedModel& size, int64_t c
   step.micro_steps = r.micro_steps;
   step.graph = r.graph == GraphChoice::on ||
                (r.graph == GraphChoice::automatic && on_gpu(r) && r.preset != "baseline");
+  p.policy = settle_policy(p.spec, rank_for(r), r.folder);
   p.model = model_work(p.spec);
   return p;
+}
+
+// A budget is met for a step of its own length, once that is known.
+ProfileRequest without_budget(ProfileRequest r) {
+  if (r.recompute.kind == Recompute::Kind::budget) r.recompute = Recompute::none;
+  return r;
 }
 
 bool fits(const ProfileRequest& r, const StepProfile& p) {
@@ -62,7 +70,8 @@ std::vector<StepProfile> all_steps(const ProfileRequest& r) {
       for (Precision precision : r.precisions) {
         int64_t length = context;
         if (context == kLargestContext)
-          length = largest_context([&](int64_t T) { return fits(r, make_step(r, size, T, precision)); });
+          length = largest_context(
+              [&](int64_t T) { return fits(r, make_step(without_budget(r), size, T, precision)); });
         steps.push_back(make_step(r, size, length, precision));
       }
     }
@@ -231,7 +240,8 @@ void check_profile(const ProfileRequest& r) {
     throw Error(
         cat("--source is '", name_of(*r.source), "', and ", r.device.str(), " is traced by the clock"),
         "leave --source out, or use --device cuda", ErrorKind::usage);
-  for (const NamedModel& size : r.sizes) check_config(make_step(r, size, 1, r.precisions.front()).spec.model);
+  for (const NamedModel& size : r.sizes)
+    check_config(make_step(without_budget(r), size, 1, r.precisions.front()).spec.model);
 }
 
 ProfileReport run_profile(const ProfileRequest& r, const std::function<void(const std::string&)>& progress) {

@@ -56,6 +56,7 @@ struct StepProfile : RowOutcome {
   NamedModel size;
   StepSpec spec;
   std::string preset, variants;
+  std::string policy = {};  // how a recompute budget was met; or empty
   bool tuned = false;
 
   TraceSource source = TraceSource::clock;

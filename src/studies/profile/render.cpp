@@ -30,6 +30,7 @@ StudyPage profile_page(const ProfileReport& report, bool wide) {
     (p.traced() ? traced : others).push_back(row);
     StudyPage& part = page.parts.emplace_back();
     part.title = title(p);
+    if (!p.policy.empty()) part.notes.push_back(p.policy);
     if (p.traced())
       part.tables = profile_sections(report, p, row);
     else

@@ -171,14 +171,19 @@ std::string name_of_row(const StepRow& r) {
 
 std::string why_not(const StepRow& r) {
   if (r.status != RowStatus::oom) return fmt::format("{}: {}", name_of(r.status), r.reason);
-  return fmt::format("OOM: {}; needed: {} ({} at peak); largest batch that fits: {}", r.reason,
-                     needed_by_tag(r.predicted), human({r.predicted.peak_total}), r.largest_batch);
+  return fmt::format("OOM: {}; needed: {} ({} at peak); largest batch that fits: {}{}", r.reason,
+                     needed_by_tag(r.predicted), human({r.predicted.peak_total}), r.largest_batch,
+                     r.ways_out.empty() ? "" : "; what fits: " + r.ways_out);
 }
 
 std::vector<std::string> notes_of(const StepRow& r) {
   const std::string name = name_of_row(r);
-  if (!r.timed()) return {fmt::format("{}: {}", name, why_not(r))};
   std::vector<std::string> notes;
+  if (!r.policy.empty()) notes.push_back(fmt::format("{}: {}", name, r.policy));
+  if (!r.timed()) {
+    notes.push_back(fmt::format("{}: {}", name, why_not(r)));
+    return notes;
+  }
   if (!r.why_no_phases.empty())
     notes.push_back(fmt::format("{}: phases were not timed: {}", name, r.why_no_phases));
   if (r.timing.samples.size() < kLeastForInterval)

@@ -10,10 +10,12 @@
 #include "perf/model/step_predictor.h"
 #include "studies/gate/gate.h"
 #include "studies/place.h"
+#include "studies/step/step_policy.h"
 #include "studies/variant_check.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
 #include "train/run/tuned.h"
+#include "train/step_choice.h"
 
 namespace kiln {
 namespace {
@@ -27,6 +29,12 @@ double seconds_since(Clock::time_point begin) {
 void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
   row.set(RowStatus::oom, std::move(why));
   row.largest_batch = largest_batch(row.spec, rank, row.free_memory);
+  if (row.spec.mode != StepMode::full || row.free_memory == 0) return;
+  const StepClock clock = clock_of("", rank.device, rank.threads, policy_of(row.spec.precision).compute);
+  const MemoryRequest step{.model = row.spec.model,
+                           .layout = layout_for(row.spec.precision, row.spec.step),
+                           .step = row.spec.step};
+  row.ways_out = ways_text(ways_out(step, rank, row.free_memory, clock), clock);
 }
 
 Timing timing_of(std::vector<double> samples, int warmups) {
@@ -257,6 +265,7 @@ bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row) {
 
 bool plan_row(const BenchStepRequest& request, StepRow& row) {
   const RankOptions rank = rank_for(request, row);
+  row.policy = settle_policy(row.spec, rank, request.folder);
   StepPlan plan = plan_step(row.spec, rank);
   row.predicted = plan.memory;
   row.planned = std::move(plan.ops);

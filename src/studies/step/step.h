@@ -52,6 +52,7 @@ struct StepRow : RowOutcome {
   NamedModel size;
   StepSpec spec;
   std::string preset, variants;
+  std::string policy = {};                               // how a recompute budget was met; or empty
   bool tuned = false;                                    // GEMM algorithms as `kiln tune` chose them
   std::vector<std::pair<std::string, std::string>> ops;  // op and variant, as the step takes them
 
@@ -73,6 +74,7 @@ struct StepRow : RowOutcome {
   std::optional<StepSplit> split;
   std::size_t free_memory = 0;  // of the device, where there is too little
   int64_t largest_batch = 0;    // that would fit there
+  std::string ways_out = {};    // other changes that would fit, each with its peak and time; or empty
 
   bool timed() const { return ok(); }
   int64_t tokens() const { return spec.step.batch * spec.step.context * spec.step.micro_steps; }

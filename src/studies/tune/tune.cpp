@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "studies/gate/gate.h"
 #include "studies/step/step.h"
+#include "studies/step/step_policy.h"
 #include "studies/variant_check.h"
 #include "train/presets.h"
 #include "train/run/tuned.h"
@@ -46,7 +47,8 @@ void tune_step(const TuneRequest& r, StepGate& gate, TunedStep& step, const Tune
   progress(cat(name, ": one step"));
   RankOptions options = options_for(r.device, 0, r.seed);
   options.variants = choose_variants("optimized", r.variants, r.device.target).ops;
-  const StepSpec spec = spec_of(r, step);
+  StepSpec spec = spec_of(r, step);
+  if (const std::string policy = settle_policy(spec, options, ""); !policy.empty()) progress(policy);
   if (const GateReport right = gate.check({spec, options, plan_step(spec, options).ops}); !right.passed())
     throw Error(cat(name, ": the step does not pass its check, and was not tuned: ", right.reason));
   RankContext ctx(options);

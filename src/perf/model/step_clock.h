@@ -1,0 +1,28 @@
+// Seconds of a step that is only planned, by what is known of the machine: predicted where it is calibrated,
+// else the roofline of its hardware file, or, of a machine nobody has described, of nominal rates, which
+// order choices but time nothing.
+#pragma once
+
+#include <string>
+
+#include "perf/model/time_model.h"
+
+namespace kiln {
+
+struct StepClock {
+  TimeModel model;
+  bool nominal = false;
+  std::string from;  // what it goes by: "hardware/h200", "nominal rates"
+  std::string note;  // why its times are bounds; or empty
+
+  std::string_view kind() const { return nominal ? "nominal roofline" : name_of(model.kind()); }
+  double seconds(std::span<const TimedOp> ops, bool graph = false) const {
+    return model.step(ops, graph).total();
+  }
+};
+
+// Of the machine here; `folder` has results of `kiln doctor --calibrate`, if any. Meta is its target.
+StepClock clock_of(const std::string& folder, const Device& device, int threads, DType compute);
+StepClock clock_of(Hardware hardware, DType compute);
+
+}  // namespace kiln

@@ -69,15 +69,16 @@ RunIdentity run_identity(const JsonValue& json) {
 }  // namespace
 
 std::string train_state_json(const TrainState& s) {
-  const Json page = {{"format", 1},
-                     {"scalars", to_json(s.scalars)},
-                     {"loader", to_json(s.loader)},
-                     {"identity", to_json(s.identity)},
-                     {"totals",
-                      {{"first_loss", s.totals.first_loss},
-                       {"last_loss", s.totals.last_loss},
-                       {"seconds", s.totals.seconds},
-                       {"tokens", s.totals.tokens}}}};
+  Json page = {{"format", 1},
+               {"scalars", to_json(s.scalars)},
+               {"loader", to_json(s.loader)},
+               {"identity", to_json(s.identity)},
+               {"totals",
+                {{"first_loss", s.totals.first_loss},
+                 {"last_loss", s.totals.last_loss},
+                 {"seconds", s.totals.seconds},
+                 {"tokens", s.totals.tokens}}}};
+  if (s.recompute != TrainState().recompute) page["recompute"] = s.recompute;
   return page.dump(2) + "\n";
 }
 
@@ -93,6 +94,7 @@ TrainState parse_train_state(std::string_view text, std::string_view source) {
   const JsonValue totals = root.at("totals");
   s.totals = {totals.at("first_loss").number(), totals.at("last_loss").number(),
               totals.at("seconds").number(), totals.at("tokens").integer(0, kMost)};
+  if (root.has("recompute")) s.recompute = root.at("recompute").string();
   return s;
 }
 

@@ -31,6 +31,7 @@ struct TrainState {
   LoaderState loader;
   RunIdentity identity;
   RunTotals totals;
+  std::string recompute = "none";  // the policy, explicitly: what a budget came to
 
   int64_t step() const { return scalars.attempt; }
 };

@@ -3,6 +3,7 @@
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "train/run/run_choice.h"
 #include "train/run/train_options.h"
 
 namespace kiln {
@@ -82,11 +83,13 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                  {"heads", m.heads},
                  {"kv_heads", m.kv_heads},
                  {"tied", m.tied},
+                 {"recompute", name_of(m.recompute)},
                  {"parameters", s.parameters}}},
                {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
                {"machine", {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}}},
                {"products", s.products.empty() ? Json() : Json("gemm.json")},
                {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
+               {"choice", s.choice ? choice_json(r, *s.choice) : Json()},
                {"generation", generation},
                {"first_step", s.first_step}};
   if (!r.inject.empty()) page["inject"] = r.inject;

@@ -31,6 +31,7 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::optional<int32_t> train_bpe;  // instead of it: a BPE of so many tokens trained on the text
   std::string precision = "fp32";
   std::string recompute = "none";
+  bool fit = false;  // micro-batch, gradient accumulation and recompute as they fit and are fastest
   std::string preset = "optimized";  // or baseline
   std::string variants;              // attention=naive,qkv=split,...: on top of the preset
   LossScaling loss_scale;            // of --precision fp16
@@ -76,9 +77,18 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::optional<int> chunks;  // of a step's batch, which are then summed in a fixed order
 };
 
+// What --fit or a recompute budget came to.
+struct RunChoice {
+  int64_t batch = 0;
+  int micro_steps = 1;
+  std::string recompute = "none";
+  std::string why;  // for a person: a line
+};
+
 // What is known once everything is set up and before the first step.
 struct TrainSetup {
   ModelConfig model;
+  std::optional<RunChoice> choice;
   int64_t first_step = 0;  // steps that an earlier part of the run did
   std::string resumed;     // the checkpoint it resumed from; empty: from the beginning
   int64_t parameters = 0;  // elements

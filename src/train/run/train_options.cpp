@@ -73,7 +73,11 @@ void add_step_options(Options& o, TrainRequest& r) {
         "finite steps until the loss scale doubles; 0: never");
   o.opt("--recompute", r.recompute,
         checked_text([](const std::string& text) { (void)parse_recompute("--recompute", text); }),
-        "activation checkpointing: none, block, every:k or nested");
+        kRecomputeHelp);
+  o.opt(
+      "--fit", r.fit,
+      "choose micro-batch, accumulation and recompute for batch x grad-accum sequences, so that a step fits "
+      "into the free memory and is fastest by prediction");
   o.opt("--preset", r.preset, preset_names(), "{}; baseline fuses nothing");
   o.opt("--variant", r.variants, "op variants on top of the preset: attention=naive,qkv=split,...")
       .value("OP=NAME,...")
@@ -326,6 +330,12 @@ void check_request(const TrainRequest& r) {
                                                 .steps = r.steps,
                                                 .save_every = save_every_of(r),
                                                 .sums_gradients = r.strategy != "none"});
+  if (r.fit && r.canonical)
+    throw Error("--fit chooses the micro-batch, and --canonical has its own",
+                "leave one out; --recompute budget:SIZE goes with --canonical", ErrorKind::usage);
+  if (r.fit && r.recompute != "none")
+    throw Error(cat("--fit chooses the recompute policy, and --recompute is '", r.recompute, "'"),
+                "leave one out", ErrorKind::usage);
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   check_shards(model_of(r), r.tensor_ranks);

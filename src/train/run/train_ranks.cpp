@@ -88,20 +88,27 @@ bool any_rank(RankContext& ctx, Communicator& comm, bool mine) {
   return read(ctx, yes) > 0;
 }
 
+std::string same_text(RankContext& ctx, Communicator& comm, std::string text, const char* what) {
+  if (comm.world() == 1) return text;
+  const Tensor size = written(ctx, static_cast<double>(text.size()));
+  comm.broadcast(ctx, size, 0, cat("size of ", what)).wait(ctx);
+  const auto bytes = static_cast<int64_t>(read(ctx, size));
+  if (bytes == 0) return {};
+  text.resize(static_cast<std::size_t>(bytes));
+  const Tensor letters = ctx.empty({bytes}, DType::u8, Tag::workspace);
+  ctx.upload(letters, text.data());
+  comm.broadcast(ctx, letters, 0, what).wait(ctx);
+  ctx.download(text.data(), letters);
+  return text;
+}
+
 std::optional<TuneFile> same_tuning(RankContext& ctx, Communicator& comm,
                                     const std::optional<TuneFile>& first,
                                     const std::optional<TunePlace>& here) {
   if (comm.world() == 1) return first;
-  std::string text = comm.rank() == 0 && first ? tune_text(*first) : std::string();
-  const Tensor size = written(ctx, static_cast<double>(text.size()));
-  comm.broadcast(ctx, size, 0, "size of the choices").wait(ctx);
-  const auto bytes = static_cast<int64_t>(read(ctx, size));
-  if (bytes == 0) return std::nullopt;
-  text.resize(static_cast<std::size_t>(bytes));
-  const Tensor letters = ctx.empty({bytes}, DType::u8, Tag::workspace);
-  ctx.upload(letters, text.data());
-  comm.broadcast(ctx, letters, 0, "GEMM choices").wait(ctx);
-  ctx.download(text.data(), letters);
+  const std::string text =
+      same_text(ctx, comm, comm.rank() == 0 && first ? tune_text(*first) : std::string(), "GEMM choices");
+  if (text.empty()) return std::nullopt;
   TuneFile file = parse_tune_file(text, "choices of the first rank");
   if (here && !why_not_here(file, *here, "").empty()) return std::nullopt;
   return file;

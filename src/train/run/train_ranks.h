@@ -38,6 +38,9 @@ bool any_rank(RankContext& ctx, Communicator& comm, bool mine);  // does any say
 std::optional<std::string> same_checkpoint(RankContext& ctx, Communicator& comm, const std::string& run,
                                            const std::optional<std::string>& found);
 
+// The first rank's, on all of them.
+std::string same_text(RankContext& ctx, Communicator& comm, std::string text, const char* what);
+
 // The GEMM choices of the first rank: all must compute with the same. Those that hold for
 // another GPU than this rank's are none.
 std::optional<TuneFile> same_tuning(RankContext& ctx, Communicator& comm,

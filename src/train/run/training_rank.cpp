@@ -13,6 +13,7 @@
 #include "train/presets.h"
 #include "train/run/auto_bucket.h"
 #include "train/run/auto_prefetch.h"
+#include "train/run/run_choice.h"
 #include "train/run/train_options.h"
 #include "train/run/train_setup.h"
 #include "train/run/tuned.h"
@@ -49,7 +50,8 @@ std::string what_is_safe(const CheckpointManager& saver) {
 
 TrainingRank::TrainingRank(const TrainRequest& request, RankContext& ctx, Communicator& comm,
                            SharedDataset& share, TrainView& view, const std::atomic<bool>& stop)
-    : request_(request),
+    : asked_(request),
+      request_(request),
       ctx_(ctx),
       comm_(comm),
       share_(share),
@@ -64,10 +66,11 @@ TrainOutcome TrainingRank::run() {
   text_ = &share_.text(request_, ctx_.pool());
   if (any_rank(ctx_, comm_, stop_)) return {};
   share_out(*text_);
+  if (asks_for_choice(request_)) choose_what_fits();
+  make_loader();
   take_up();
+  state_.recompute = name_of(config_.recompute);
   const bool done = found_ && state_.step() >= request_.steps;
-  layout_ = layout_for(precision_of(request_), shape_, place_->data().world(), place_->strategy());
-  layout_.tensor_ranks = request_.tensor_ranks;
   if (first_ && !done) predict_memory_or_refuse();
   if (first_) clean_folder();
   if (done) return already_done();
@@ -116,7 +119,12 @@ void TrainingRank::share_out(const TrainingText& text) {
   }
   if (request_.prefetch_auto && request_.strategy == "fsdp") choose_prefetch();
   place_.emplace(ctx_, comm_, request_.tensor_ranks, request_.strategy, sharing_);
-  loader_.emplace(text.train,
+}
+
+void TrainingRank::make_loader() {
+  layout_ = layout_for(precision_of(request_), shape_, place_->data().world(), place_->strategy());
+  layout_.tensor_ranks = request_.tensor_ranks;
+  loader_.emplace(text_->train,
                   LoaderOptions{.batch = shape_.batch,
                                 .context = request_.context,
                                 .micro_steps = shape_.micro_steps,
@@ -158,17 +166,50 @@ void TrainingRank::take_up() {
   loader_->seek(state_.loader);
 }
 
-// What a rank of the run will take on this very device. A run that cannot be, for lack of memory or of a
-// kernel, is refused before anything in the folder is moved or removed.
-void TrainingRank::predict_memory_or_refuse() {
-  const MemoryRequest request{config_,           layout_,  shape_,         text_->validation != nullptr,
-                              request_.strategy, sharing_, comm_.options()};
+MemoryRequest TrainingRank::memory_request() const {
+  return {config_,           layout_,  shape_,         text_->validation != nullptr,
+          request_.strategy, sharing_, comm_.options()};
+}
+
+RankOptions TrainingRank::planned_rank() const {
   RankOptions options = rank_options_of(request_, comm_.world());
   options.threads = ctx_.pool().threads();
   options.meta_compute_capability = ctx_.traits().compute_capability;
+  return options;
+}
+
+std::size_t TrainingRank::free_memory() const {
+  return free_memory_on(request_.device) / static_cast<std::size_t>(ranks_on_device(ctx_, comm_));
+}
+
+void TrainingRank::choose_what_fits() {
+  std::string text;
+  if (first_) {
+    choice_ = stored_choice(asked_);
+    if (!choice_) {
+      layout_ = layout_for(precision_of(request_), shape_, place_->data().world(), place_->strategy());
+      layout_.tensor_ranks = request_.tensor_ranks;
+      const StepClock clock = clock_of(request_.results, request_.device, ctx_.pool().threads(),
+                                       policy_of(precision_of(request_)).compute);
+      choice_ = choose_for_run(request_, memory_request(), planned_rank(), free_memory(), clock);
+    }
+    view_.on_note(choice_->why);
+    text = choice_text(*choice_);
+  }
+  choice_ = parse_choice(same_text(ctx_, comm_, std::move(text), "what fits"));
+  take_choice(*choice_, request_);
+  shape_ = step_of(request_);
+  config_.recompute = parse_recompute("--recompute", request_.recompute);
+  check_config(config_);
+}
+
+// What a rank of the run will take on this very device. A run that cannot be, for lack of memory or of a
+// kernel, is refused before anything in the folder is moved or removed.
+void TrainingRank::predict_memory_or_refuse() {
+  const MemoryRequest request = memory_request();
+  const RankOptions options = planned_rank();
   memory_ = predict_memory(request, options);
-  const auto sharing = static_cast<std::size_t>(ranks_on_device(ctx_, comm_));
-  check_fits(request, options, memory_, free_memory_on(options.device) / sharing);
+  check_fits(request, options, memory_, free_memory(), request_.results);
 }
 
 void TrainingRank::clean_folder() {
@@ -257,7 +298,8 @@ TrainOutcome TrainingRank::train_and_speak() {
   setup.transport = comm_.transport();
   setup.resumed = found_.value_or("");
   if (tuning_) setup.products = folder_->file("gemm.json");
-  record_setup(*folder_, request_, setup, view_);
+  setup.choice = choice_;
+  record_setup(*folder_, asked_, setup, view_);
   RunMetrics metrics(request_.run, setup.first_step, warn_);
   setup.earlier_losses = metrics.kept_losses();
   view_.on_setup(request_, setup);

@@ -24,9 +24,14 @@ class TrainingRank {
   void inject_faults();                      // where --inject asks for them
   void share_out(const TrainingText& text);  // model and batch among the ranks
   void choose_prefetch();                    // of sharded weights, the same on all ranks
-  void take_up();                            // the checkpoint to resume, where there is one
-  void predict_memory_or_refuse();           // of the first rank
-  void clean_folder();                       // the same: it is this run's from here on
+  void choose_what_fits();                   // where that was left to us; the same on all ranks
+  void make_loader();
+  void take_up();  // the checkpoint to resume, where there is one
+  MemoryRequest memory_request() const;
+  RankOptions planned_rank() const;
+  std::size_t free_memory() const;  // of the device, for each rank on it
+  void predict_memory_or_refuse();  // of the first rank
+  void clean_folder();              // the same: it is this run's from here on
   TrainOutcome already_done() const;
   void choose_products();  // the same on all ranks
   void make_step();        // model and step, with the checkpoint's values or fresh ones
@@ -42,14 +47,15 @@ class TrainingRank {
     return text_->tokenizer && request_.tensor_ranks == 1 && !place_->strategy().shards_params();
   }
 
-  const TrainRequest& request_;
+  const TrainRequest& asked_;
+  TrainRequest request_;  // with what was chosen
   RankContext& ctx_;
   Communicator& comm_;
   SharedDataset& share_;
   TrainView& view_;
   const std::atomic<bool>& stop_;
   const bool first_;
-  const StepOptions shape_;
+  StepOptions shape_;
   const Warn warn_;
 
   const TrainingText* text_ = nullptr;
@@ -62,6 +68,7 @@ class TrainingRank {
   TrainState state_;
   ParamLayout layout_;
   MemoryStats memory_;
+  std::optional<RunChoice> choice_;
   std::optional<TuneFile> tuning_;
   std::unique_ptr<Model> model_;
   std::shared_ptr<Injector> injector_;  // null: nothing is injected

@@ -5,8 +5,8 @@ namespace kiln::cli {
 
 using Add = void(Command& command, const CommonOptions& common);
 Add add_ablate, add_bench, add_calc, add_compare, add_completions, add_convert, add_diff, add_doctor,
-    add_eval, add_man, add_measure, add_memory, add_ops, add_plan, add_precision, add_profile, add_report,
-    add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune;
+    add_eval, add_fit, add_man, add_measure, add_memory, add_ops, add_plan, add_precision, add_profile,
+    add_report, add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune;
 
 std::span<const CommandEntry> commands() {
   static constexpr CommandEntry kCommands[] = {
@@ -30,6 +30,8 @@ std::span<const CommandEntry> commands() {
        "kiln profile --size small --batch 1 --ctx 128 --json", add_profile},
       {"memory", "memory of a step by purpose, over time; scaling, recompute-sweep",
        "kiln memory --size small --ctx 512 --dtype fp32,bf16 --device meta", add_memory},
+      {"fit", "what fits into a memory limit: batch, context, model, and the cheapest recompute policy",
+       "kiln fit --size medium --memory 8GiB --device cpu --json", add_fit},
       {"residuals", "tensors saved for backward: by an op's variants, or by a block",
        "kiln residuals --op rms_norm --shape 4,512,2560", add_residuals},
       {"precision", "effects of number formats: accumulate, toymodel, layernorm, accumulation",

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "base/units.h"
 
 namespace kiln {
@@ -48,8 +49,7 @@ double step_seconds(const MemoryRequest& request, const StepPrediction& predicti
   const bool graph = request.step.graph && clock.model.hardware().kind == DeviceType::cuda;
   std::vector<TimedOp> update, rest;
   for (const TimedOp& op : prediction.ops) (once_a_step(op) ? update : rest).push_back(op);
-  const StepTime once = clock.model.step(update, graph),
-                 micro = clock.model.step(rest, graph);
+  const StepTime once = clock.model.step(update, graph), micro = clock.model.step(rest, graph);
   // What a step takes beside its ops is in both sums, and counts once.
   const double fixed = clock.model.step({}, graph).total();
   const double all = static_cast<double>(request.step.micro_steps) / std::max(1, prediction.micro_steps);
@@ -131,8 +131,8 @@ std::vector<WayOut> ways_out(const MemoryRequest& request, const RankOptions& ra
 std::string ways_text(const std::vector<WayOut>& ways, const StepClock& clock) {
   std::string text;
   for (const WayOut& w : ways)
-    text += fmt::format("{}{} ({} = {} bytes, {:.4g} ms a step by {})", text.empty() ? "" : "; ", w.options,
-                        human({w.peak}), w.peak, 1e3 * w.seconds, clock.kind());
+    text += fmt::format("{}{} ({} = {} bytes, {} ms a step by {})", text.empty() ? "" : "; ", w.options,
+                        human({w.peak}), w.peak, plain(1e3 * w.seconds, 4), clock.kind());
   return text;
 }
 

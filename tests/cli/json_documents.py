@@ -34,6 +34,7 @@ RUNS = {
     "memory": "--size nano --ctx 8 --measure never --out {out}",
     "memory scaling": "--size nano --ctx 8,16 --device meta --out {out}",
     "memory recompute-sweep": "--size nano --ctx 8 --device meta --out {out}",
+    "fit": "--size nano --memory 64MiB --ctx 64 --device cpu --threads 1 --out {out}",
     "residuals": "--op rms_norm --shape 2,4,8 --out {out}",
     "precision accumulate": "--count 10",
     "precision toymodel": "",

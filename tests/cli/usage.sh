@@ -245,6 +245,18 @@ expect 2 2 'only one of them' train --train-bpe 300 --tokenizer "$work/none.json
 expect 2 1 "^kiln: --steps is '-3'; expected a whole number of 1 or more" train --text "$work/text" --steps -3
 expect 2 2 "^hint: did you mean 'pure-bf16'\?$" train --text "$work/text" --precision pure-bf15
 expect 2 2 "^kiln: --recompute is 'every:0'; expected every:k" train --text "$work/text" --recompute every:0
+expect 2 2 "^hint: did you mean 'swiglu'\?$" train --text "$work/text" --recompute plan:norms+swiglo
+expect 2 2 "^kiln: --recompute is 'budget:lots'; expected budget:SIZE" train --text "$work/text" --recompute budget:lots
+expect 2 2 '^kiln: no recompute policy brings this step below .*; the least is .* bytes\), by --recompute ' \
+  calc memory --size nano --recompute budget:1MiB
+expect 2 2 '^kiln: the recompute plan is for 9 blocks, and the model has 2$' \
+  train --text "$work/text" --size nano --recompute plan:norms*9
+expect 2 2 "^kiln: --fit chooses the recompute policy, and --recompute is 'block'$" \
+  train --text "$work/text" --fit --recompute block
+expect 2 2 "^kiln: --memory is '100'; expected 1MiB or more$" fit --memory 100
+expect 2 1 "^kiln: --memory is 'lots'; expected a size like 5GB" fit --memory lots
+expect 1 2 '^kiln: small does not fit into 100.00 MiB: one sequence of 512 tokens takes at least ' \
+  fit --size small --memory 100MiB --device cpu
 expect 2 2 "^hint: did you mean 'baseline'\?$" train --text "$work/text" --preset baselin
 expect 2 2 "^hint: did you mean 'gate_up'\?$" train --text "$work/text" --variant gate_pu=split
 expect 2 2 "^kiln: --strategy is 'dpd:flat'; expected one of: none, ddp:naive, " train --text "$work/text" --strategy dpd:flat

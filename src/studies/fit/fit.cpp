@@ -141,6 +141,11 @@ class Fit {
       narrow.precision = Precision::bf16;
       add_knob("--batch 1 --precision bf16", narrow);
     }
+    largest_model(false);
+    if (!report_.rows.empty())
+      knobs +=
+          fmt::format("{}--size {} fits with batch {} and --recompute {}", knobs.empty() ? "" : "; ",
+                      report_.rows.back().size, request_.batch, name_of(report_.rows.back().point.recompute));
     throw Error(
         fmt::format("{} does not fit into {}: one sequence of {} tokens takes at least {} ({} bytes), by "
                     "--batch 1 --recompute {}",

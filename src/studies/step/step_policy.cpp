@@ -25,13 +25,15 @@ PolicyChoice choose_policy(const StepSpec& spec, const RankOptions& rank, std::s
 std::string settle_policy(StepSpec& spec, const RankOptions& rank, const StepClock& clock) {
   const Recompute asked = spec.model.recompute;
   if (asked.kind != Recompute::Kind::budget) return {};
-  spec.model.recompute = Recompute::none;
-  if (spec.mode == StepMode::forward) return "forward alone keeps nothing: recompute none";
+  if (spec.mode == StepMode::forward) {
+    spec.model.recompute = Recompute::none;
+    return "forward alone keeps nothing: recompute none";
+  }
   const auto budget = static_cast<std::size_t>(asked.budget);
   const PolicyChoice choice = choose_policy(spec, rank, budget, clock);
   spec.model.recompute = chosen_or_throw(choice, budget).recompute;
-  return fmt::format("{}: {} (by {}, {} plans run on meta)", name_of(asked), policy_text(choice),
-                     clock.kind(), choice.probes);
+  return fmt::format("{}: {} (by {}; runs on meta: {})", name_of(asked), policy_text(choice), clock.kind(),
+                     choice.probes);
 }
 
 std::string settle_policy(StepSpec& spec, const RankOptions& rank, const std::string& folder) {

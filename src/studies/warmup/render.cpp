@@ -87,6 +87,7 @@ StudyPage warmup_page(const WarmupReport& report, bool wide) {
   page.columns = warmup_columns();
   page.shown.wide = wide;
   page.rows = {schema().row(report)};
+  if (!report.row.policy.empty()) page.notes.push_back(report.row.policy);
   const std::vector<Json> stored = rows_of(warmup_result_lines(report));
   page.tables = study_tables("bench warmup", stored);
   page.json = {{"command", "bench warmup"},

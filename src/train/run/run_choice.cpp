@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/mapped_file.h"
+#include "base/plain_number.h"
 #include "base/units.h"
 #include "train/run/train_options.h"
 
@@ -53,9 +54,9 @@ RunChoice fitted(const TrainRequest& r, const MemoryRequest& step, const RankOpt
   c.recompute = name_of(f.policy.recompute);
   c.why = fmt::format(
       "--fit: --batch {} --grad-accum {} --recompute {}: peak {} of {} free, the fastest of what "
-      "fits: {:.4g} ms a step by {} ({})",
+      "fits: {} ms a step by {} ({})",
       c.batch, c.micro_steps, c.recompute, human({f.policy.peak}), human({free_memory}),
-      1e3 * f.policy.seconds, clock.kind(), clock.from);
+      plain(1e3 * f.policy.seconds, 4), clock.kind(), clock.from);
   return c;
 }
 

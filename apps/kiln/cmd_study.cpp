@@ -9,6 +9,7 @@
 #include "kiln/command.h"
 #include "kiln/console/stop_on_signals.h"
 #include "studies/course/render.h"
+#include "studies/shared_ceilings.h"
 
 namespace kiln::cli {
 namespace {
@@ -47,6 +48,7 @@ void run(Asked& asked, const CommonOptions& common) {
   const auto stop = [] { return stop_requested().load(); };
   StudyReport report;
   {
+    const SharedCeilings shared;
     const StopOnSignals signals;
     report = run_study(request, {[&](const std::vector<std::string>& args, const std::string& folder) {
                                    return run_part(args, folder, request.timeout, stop);

@@ -11,6 +11,7 @@
 #include "kiln/command.h"
 #include "kiln/console/stop_on_signals.h"
 #include "kiln/console/train_view.h"
+#include "studies/format.h"
 #include "train/run/model_folder.h"
 #include "train/run/train.h"
 #include "train/run/train_options.h"
@@ -70,6 +71,7 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
                       o.steps < r.steps ? " (stopped by a signal; the same command resumes)" : "",
                       o.totals.first_loss, o.totals.last_loss, tokens_per_second(o.totals));
   text += input_line(view.input());
+  if (const std::string why = o.load.why_unreliable(); !why.empty()) text += why + "\n";
   if (!o.sample.empty()) text += fmt::format("sample:\n{}\n", indented(o.sample));
   text += fmt::format("model    {}\nmetrics  {}\n", o.checkpoint, o.metrics);
   return text;
@@ -105,7 +107,8 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
               {"checkpoint", outcome.checkpoint},
               {"sample", outcome.sample},
               {"run", request.run},
-              {"metrics", outcome.metrics}};
+              {"metrics", outcome.metrics},
+              {"load", load_json(outcome.load)}};
     if (!outcome.metrics_complete)
       throw Error(fmt::format("{} lacks lines: the disk was full or failed", outcome.metrics),
                   fmt::format("the model itself is complete: {}", outcome.checkpoint));

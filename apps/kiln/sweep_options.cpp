@@ -22,6 +22,7 @@
 #include "rows/result_log.h"
 #include "studies/chart_export.h"
 #include "studies/place.h"
+#include "studies/shared_ceilings.h"
 #include "studies/sweep/render.h"
 #include "studies/sweep/sweep.h"
 
@@ -265,6 +266,7 @@ void run_bench_sweep(const SweepOptions& options, const SweptCommand& command, c
 
   SweepReport report;
   {
+    const SharedCeilings shared;
     const StopOnSignals signals;
     const BenchProgress progress;
     auto stop = [] { return stop_requested().load(); };

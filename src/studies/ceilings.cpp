@@ -5,6 +5,7 @@
 #include "device/cpu/cpu_features.h"
 #include "device/gpu_info.h"
 #include "perf/timing/device_ceilings.h"
+#include "studies/shared_ceilings.h"
 
 namespace kiln {
 namespace {
@@ -36,15 +37,21 @@ double cache_bytes(const Device& device) {
 }
 
 CeilingWatch::CeilingWatch(RankContext& ctx, const std::vector<DType>& dtypes) : ctx_(ctx), dtypes_(dtypes) {
-  if (on_cpu()) cpu_ = measure(0.04);
+  if (on_cpu() && !shared_ceilings(ctx, dtypes)) cpu_ = measure(0.04);
 }
 
 Ceilings CeilingWatch::finish() {
-  if (!on_cpu()) return gpu_ceilings(ctx_, dtypes_);
-  cpu_ = best_of(cpu_, measure(0.02));
+  if (const auto shared = shared_ceilings(ctx_, dtypes_)) return *shared;
   Ceilings c;
+  if (!on_cpu()) {
+    c = gpu_ceilings(ctx_, dtypes_);
+    share_ceilings(ctx_, dtypes_, c);
+    return c;
+  }
+  cpu_ = best_of(cpu_, measure(0.02));
   c.copy = cpu_.copy.all;
   for (DType t : dtypes_) c.flops[t] = cpu_flops(cpu_, t, ctx_.traits().isa);
+  share_ceilings(ctx_, dtypes_, c);
   return c;
 }
 

@@ -55,6 +55,14 @@ Json timing_json(const Timing& t) {
 
 std::string own_build() { return build_info().build_id; }
 
+Json load_json(const HostLoad& load) {
+  Json json = {{"seconds", load.seconds},         {"cpus", load.cpus},
+               {"load_before", load.load_before}, {"others_cores", load.others},
+               {"steal_cores", load.steal},       {"throttled_cores", load.throttled}};
+  if (const std::string why = load.why_unreliable(); !why.empty()) json["unreliable"] = why;
+  return json;
+}
+
 std::span<const ColumnForm> timing_forms() {
   static constexpr ColumnForm kForms[] = {
       {"warmups", "", Unit::count},

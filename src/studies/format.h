@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "perf/timing/host_load.h"
 #include "report/tables/text_table.h"
 #include "rows/schema.h"
 #include "studies/op/op.h"
@@ -52,10 +53,21 @@ struct PageForms {
   }
 };
 
+// What else the machine did while rows were timed: of a stored row its `host.load`.
+Json load_json(const HostLoad& load);
+
 // A report is one of BenchReport and BenchStepReport: they state where they ran and the ceilings alike.
 template <class Report>
 Json host_json(const Report& r) {
-  return {{"device_name", r.device_name}, {"isa", r.isa}, {"threads", r.threads}};
+  Json host = {{"device_name", r.device_name}, {"isa", r.isa}, {"threads", r.threads}};
+  if (r.load.seconds > 0) host["load"] = load_json(r.load);
+  return host;
+}
+
+// What makes the page's times unreliable, as its first note; nothing where nothing does.
+template <class Report>
+void add_load_note(const Report& r, std::vector<std::string>& notes) {
+  if (std::string why = r.load.why_unreliable(); !why.empty()) notes.insert(notes.begin(), std::move(why));
 }
 
 template <class Report>

@@ -136,6 +136,7 @@ AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
                     const std::function<void(const std::string&)>& progress,
                     const std::function<void(const std::string& line)>& store) {
   AblateReport report;
+  const LoadWatch load;
   const std::vector<PlannedRow> plan = ablation_plan(r.only, r.device);
   MeasuredPlace place = find_place(r.device, r.threads);
   const std::string study = study_id(r, place);
@@ -182,6 +183,7 @@ AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
     report.rows.push_back(std::move(row));
   }
   progress("");
+  report.load = load.load();
   if (reused > 0)
     report.notes.push_back(
         fmt::format("{} of {} rows were measured before and are taken from {}; --fresh measures them again",

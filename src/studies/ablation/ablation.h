@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "model/model_options.h"
+#include "perf/timing/host_load.h"
 #include "studies/ablation/quality_gate.h"
 #include "studies/op/op.h"
 
@@ -41,6 +42,7 @@ std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only,
 
 struct AblateReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per GEMM dtype

@@ -203,6 +203,7 @@ bool AblationRows::judge_and_time(AblationRow& row, const PlannedRow* before) {
 }
 
 std::optional<std::string> AblationRows::measure(const PlannedRow& planned, const PlannedRow* before) {
+  const LoadWatch load;
   const AblationPlan p = plan(planned.on);
   AblationRow row(request_, planned, p, place_.ceilings);
   const auto give_up = [&](RowStatus status, const std::string& why) {
@@ -221,7 +222,10 @@ std::optional<std::string> AblationRows::measure(const PlannedRow& planned, cons
     give_up(RowStatus::oom, "out of memory on the host");
   }
   return result_line("ablate", ablation_row_json(row), row.timed ? row.timed->timing : Timing{},
-                     {{"device_name", place_.name}, {"isa", place_.isa}, {"threads", place_.threads}});
+                     {{"device_name", place_.name},
+                      {"isa", place_.isa},
+                      {"threads", place_.threads},
+                      {"load", load_json(load.load())}});
 }
 
 }  // namespace kiln

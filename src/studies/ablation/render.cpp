@@ -21,6 +21,7 @@ StudyPage ablate_page(const AblateReport& r, bool wide) {
   }
   page.notes = ablation_sentences(lines);
   page.notes.insert(page.notes.end(), r.notes.begin(), r.notes.end());
+  add_load_note(r, page.notes);
   page.tables = {{"memory of the step, in MiB", ablation_memory_table(lines), 1},
                  {"gate: relative deviation from the baseline, and its tolerance", gate_table(lines), 3}};
   page.json = {{"command", "ablate"},

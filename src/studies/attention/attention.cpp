@@ -247,6 +247,7 @@ void check_attention_request(const AttentionRequest& request) {
 AttentionReport bench_attention(const AttentionRequest& request,
                                 const std::function<void(const std::string&)>& progress) {
   AttentionReport report;
+  const LoadWatch load;
   report.command = request.command;
   report.table = request.table;
   report.device = request.device.str();
@@ -269,6 +270,7 @@ AttentionReport bench_attention(const AttentionRequest& request,
   if (!report.planned) {
     progress("measuring ceilings");
     set_place(request, report);
+    report.load = load.load();
   }
   set_speedups(report.rows, references.baseline());
   progress("");

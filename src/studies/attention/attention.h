@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/timing/host_load.h"
 #include "perf/timing/op_times.h"
 #include "studies/attention/cell_set.h"
 #include "studies/op/op.h"
@@ -78,6 +79,7 @@ struct ScalingFit {
 
 struct AttentionReport {
   std::string command, table, device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   bool stopped = false;          // before its last row
   bool planned = false;          // on meta: memory and costs, no times and no ceilings

@@ -255,6 +255,7 @@ StudyPage attention_page(const AttentionReport& report, bool wide) {
   }
   page.notes = attention_notes(report);
   for (const std::string& note : roofline_notes(page.rows)) page.notes.push_back("note: " + note);
+  add_load_note(report, page.notes);
   const std::vector<Json> stored = rows_of(attention_result_lines(report));
   page.tables = study_tables(report.command, stored);
   page.json = document(report);

@@ -167,6 +167,7 @@ std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cud
 DoctorFacts examine_machine(bool measure) {
   const BuildInfo& build = build_info();
   DoctorFacts facts;
+  const LoadWatch load;
   facts.cpu_model = cpu_model();
   facts.features = cpu_features();
   const char* forced = std::getenv("KILN_CPU_ISA");
@@ -210,6 +211,7 @@ DoctorFacts examine_machine(bool measure) {
       {"nccl", nccl_built_in(), nccl, "collectives between GPUs go through the host"},
   };
   facts.problems = find_problems(facts, build.cuda, build.cuda_archs, gpu_in_machine());
+  facts.load = load.load();
   return facts;
 }
 

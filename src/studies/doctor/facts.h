@@ -12,6 +12,7 @@
 #include "device/gpu_info.h"
 #include "perf/timing/ceilings.h"
 #include "perf/timing/device_ceilings.h"
+#include "perf/timing/host_load.h"
 
 namespace kiln {
 
@@ -45,6 +46,7 @@ struct DoctorFacts {
   std::optional<CpuCeilings> ceilings;  // with all threads and with one; nothing unless measured
   std::vector<MeasuredGemm> gemms;
   HostLimits limits;
+  HostLoad load;  // while ceilings were measured, or a moment
   std::vector<GpuInfo> gpus;
   struct MeasuredGpu {
     int index;

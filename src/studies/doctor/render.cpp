@@ -8,6 +8,7 @@
 
 #include "base/build_info.h"
 #include "base/plain_number.h"
+#include "studies/format.h"
 
 namespace kiln {
 namespace {
@@ -104,6 +105,7 @@ Json facts_json(const DoctorFacts& facts) {
             {"cpus_allowed", limits.cpus_allowed},
             {"cgroup_cpus", value_or_null(limits.cgroup_cpus)},
             {"cpus_usable", limits.cpus_usable}}},
+          {"load", load_json(facts.load)},
           {"memory",
            {{"total_bytes", limits.memory_total},
             {"available_bytes", limits.memory_available},
@@ -122,6 +124,14 @@ std::string gib(std::uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
+std::string load_text(const HostLoad& load) {
+  if (std::string why = load.why_unreliable(); !why.empty()) return why;
+  std::string text =
+      fmt::format("{:.1f} on {} core{}", load.load_before, load.cpus, load.cpus == 1 ? "" : "s");
+  if (load.seconds >= kLeastWatched) text += fmt::format(", {:.1f} of them used by others", load.others);
+  return text;
+}
+
 std::string cpu_lines(const DoctorFacts& facts) {
   const HostLimits& limits = facts.limits;
   std::string isa;
@@ -136,6 +146,7 @@ std::string cpu_lines(const DoctorFacts& facts) {
                       limits.cpus_online, limits.cpus_allowed);
   text += limits.cgroup_cpus ? fmt::format(", {} by cgroup)\n", plain(*limits.cgroup_cpus, 6))
                              : ", no cgroup limit)\n";
+  text += fmt::format("load     {}\n", load_text(facts.load));
   text += fmt::format("memory   {}, {} available", gib(limits.memory_total), gib(limits.memory_available));
   text += limits.cgroup_memory ? fmt::format(", cgroup limit {}\n", gib(*limits.cgroup_memory)) : "\n";
   return text;

@@ -173,6 +173,7 @@ class OpBenchRun {
         ctx_(options_for(request.device, request.threads, request.seed)) {}
 
   BenchReport run() {
+    const LoadWatch load;
     report_.op = request_.bench.op;
     report_.device = request_.device.str();
     report_.device_name = device_name(request_.device);
@@ -190,6 +191,7 @@ class OpBenchRun {
     set_bounds(watch.finish());
     set_speedups(report_.rows, baseline_);
     progress_("");
+    report_.load = load.load();
     return std::move(report_);
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/cases/bench_case.h"
+#include "perf/timing/host_load.h"
 #include "perf/timing/statistics.h"
 #include "perf/timing/timing.h"
 #include "rows/row_status.h"
@@ -64,6 +65,7 @@ struct NamedRate {
 
 struct BenchReport {
   std::string op, device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per dtype requested: what bounds it

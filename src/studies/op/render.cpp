@@ -163,6 +163,7 @@ StudyPage op_page(const BenchReport& report, bool wide) {
   }
   page.notes = notes_of(report);
   for (const std::string& note : roofline_notes(all_timed)) page.notes.push_back("note: " + note);
+  add_load_note(report, page.notes);
   const std::vector<Json> stored = rows_of(op_result_lines(report, "bench op"));
   page.tables = study_tables("bench op", stored);
   page.json = bench_document("bench op", report, all_timed);

@@ -246,6 +246,7 @@ void check_profile(const ProfileRequest& r) {
 
 ProfileReport run_profile(const ProfileRequest& r, const std::function<void(const std::string&)>& progress) {
   ProfileReport report;
+  const LoadWatch load;
   report.phases = r.phases;
   report.above = r.above / 100;
   report.kernels = r.kernels;
@@ -284,6 +285,7 @@ ProfileReport run_profile(const ProfileRequest& r, const std::function<void(cons
     progress(cat(p.name(), ": tracing"));
     trace(r, p, times.get());
   }
+  report.load = load.load();
   progress("");
   return report;
 }

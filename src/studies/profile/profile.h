@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/model_options.h"
+#include "perf/timing/host_load.h"
 #include "perf/trace/step_tracer.h"
 #include "perf/trace/trace_tables.h"
 #include "studies/op/op.h"
@@ -89,6 +90,7 @@ struct StepProfile : RowOutcome {
 
 struct ProfileReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per GEMM dtype

@@ -37,6 +37,7 @@ StudyPage profile_page(const ProfileReport& report, bool wide) {
       part.notes.push_back(
           fmt::format("{}: {}", p.status == RowStatus::oom ? "OOM" : name_of(p.status), p.reason));
   }
+  add_load_note(report, page.notes);
   page.json = {{"command", "profile"},    {"device", report.device},           {"host", host_json(report)},
                {"build_id", own_build()}, {"ceilings", ceilings_json(report)}, {"steps", traced},
                {"not_traced", others}};

@@ -184,6 +184,7 @@ class Study {
   }
 
   BenchAllReduceReport run() {
+    const LoadWatch load;
     report_.device = r_.device.str();
     for (const std::string& transport : r_.transports)
       for (const int ranks : r_.ranks)
@@ -193,6 +194,7 @@ class Study {
       report_.rows.clear();  // rank 0 has the rows
     else
       note_place_and_fits();
+    report_.load = load.load();
     return std::move(report_);
   }
 

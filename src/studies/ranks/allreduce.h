@@ -10,6 +10,7 @@
 #include "dist/launch/ranks.h"
 #include "perf/comm/all_reduce_timing.h"
 #include "perf/comm/link_fit.h"
+#include "perf/timing/host_load.h"
 #include "report/tables/study_page.h"
 #include "rows/row_status.h"
 
@@ -63,6 +64,7 @@ struct AllReduceFit {
 
 struct BenchAllReduceReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   double copy = 0;  // bytes/s, read and written, of all threads
   std::vector<AllReduceRow> rows;

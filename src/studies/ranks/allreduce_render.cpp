@@ -118,6 +118,7 @@ StudyPage allreduce_page(const BenchAllReduceReport& report, bool wide) {
     if (!r.passed()) page.notes.push_back(r.why_not());
   }
   for (std::string& note : roofline_notes(timed)) page.notes.push_back(std::move(note));
+  add_load_note(report, page.notes);
   std::vector<Json> fits;
   for (const AllReduceFit& f : report.fits) fits.push_back(fit_schema().row(f));
   page.tables = {table_of("latency and bandwidth, fitted to measured times", fit_schema().forms(), fits)};

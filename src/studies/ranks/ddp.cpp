@@ -164,6 +164,7 @@ void check_bench_ddp(const BenchDdpRequest& r) {
 
 BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(const std::string&)>& progress) {
   BenchDdpReport report;
+  const LoadWatch load;
   report.request = r;
   RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
   const std::unique_ptr<Ranks> processes =
@@ -192,6 +193,7 @@ BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(cons
     if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
   }
   progress("");
+  report.load = load.load();
   if (processes) processes->finish();
   find_cost(report);
   report.best = best_bucket(static_cast<double>(report.gradient_bytes), report.cost);

@@ -8,6 +8,7 @@
 
 #include "perf/comm/bucket_size.h"
 #include "perf/comm/overlap_replay.h"
+#include "perf/timing/host_load.h"
 #include "report/tables/study_page.h"
 #include "studies/op/op.h"
 #include "studies/ranks/overlap_charts.h"
@@ -43,6 +44,7 @@ struct DdpRow : RowOutcome {
 
 struct BenchDdpReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   BenchDdpRequest request;
   Timing compute;            // of a step without communication, the slowest rank

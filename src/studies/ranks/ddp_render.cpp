@@ -207,6 +207,7 @@ StudyPage ddp_page(const BenchDdpReport& report, bool wide) {
   page.shown.wide = wide;
   for (const DdpRow& r : report.rows) page.rows.push_back(schema().row({report, r}));
   page.notes = notes(report);
+  add_load_note(report, page.notes);
   for (const DdpRow* r : shown_rows(report)) {
     const std::string name = name_of_row(*r);
     page.tables.push_back({fmt::format("{}: rank 0's ledger of the step of median length", name),

@@ -101,9 +101,43 @@ void check_bench_fsdp(const BenchFsdpRequest& r) {
   check_config(config_of(r.size));
 }
 
+namespace {
+
+// Each prefetch has half of its steps in each of two rounds, so that a machine that slows down slows all of
+// them.
+void time_in_turns(const BenchFsdpRequest& r, RanksWork& work, FirstRun& first, BenchFsdpReport& report,
+                   const std::function<void(const std::string&)>& progress) {
+  RanksTiming alone;
+  std::vector<FsdpRow> rows;
+  for (const int k : r.prefetch) rows.emplace_back().prefetch = k;
+  const int rounds = std::min(2, r.steps);
+  for (int round = 0; round < rounds && !report.stopped; ++round) {
+    work.steps = r.steps / rounds + (round < r.steps % rounds ? 1 : 0);
+    progress(fmt::format("{} compute alone, round {} of {}", r.size.name, round + 1, rounds));
+    add_round(alone, time_ranks(work, compute_alone(DType::f32)));
+    for (FsdpRow& row : rows) {
+      report.stopped = report.stopped || (r.stop && r.stop());
+      if (report.stopped) break;
+      if (row.prefetch == kAutoPrefetch) choose_depth(row, first, report, work, progress);
+      progress(fmt::format("{} prefetch {}, round {} of {}", r.size.name, row.prefetch, round + 1, rounds));
+      StrategyOptions options;
+      options.prefetch = row.prefetch;
+      add_round(row.run, time_ranks(work, strategy_maker("fsdp", options)));
+      learn(first, report, row.run);
+    }
+  }
+  report.compute = alone.timing;
+  for (FsdpRow& row : rows) {
+    if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
 BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchFsdpReport report;
+  const LoadWatch load;
   report.request = r;
   RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
   const std::unique_ptr<Ranks> processes =
@@ -111,23 +145,10 @@ BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
   work.processes = processes.get();
   check_ranks_fit(work, strategy_maker("fsdp", {}));
   check_rank_step(work, r.folder, progress);
-  progress(fmt::format("{} compute alone", r.size.name));
-  report.compute = time_ranks(work, compute_alone(DType::f32)).timing;
   FirstRun first;
-  for (const int k : r.prefetch) {
-    report.stopped = r.stop && r.stop();
-    if (report.stopped) break;
-    FsdpRow row;
-    row.prefetch = k;
-    if (k == kAutoPrefetch) choose_depth(row, first, report, work, progress);
-    progress(fmt::format("{} prefetch {}", r.size.name, row.prefetch));
-    StrategyOptions options;
-    options.prefetch = row.prefetch;
-    row.run = time_ranks(work, strategy_maker("fsdp", options));
-    learn(first, report, row.run);
-    if (row.run.here && !row.run.timing.samples.empty()) report.rows.push_back(std::move(row));
-  }
+  time_in_turns(r, work, first, report, progress);
   progress("");
+  report.load = load.load();
   if (processes) processes->finish();
   for (FsdpRow& row : report.rows) {
     FsdpRow& other = report.rows.front();

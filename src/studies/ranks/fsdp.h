@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/timing/host_load.h"
 #include "report/charts/svg_parts.h"
 #include "report/tables/study_page.h"
 #include "studies/ranks/rank_steps.h"
@@ -31,6 +32,7 @@ struct FsdpRow : RowOutcome {
 
 struct BenchFsdpReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   BenchFsdpRequest request;
   Timing compute;  // of a step of the same ranks that share nothing

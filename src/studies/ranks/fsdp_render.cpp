@@ -143,6 +143,7 @@ StudyPage fsdp_page(const BenchFsdpReport& report, bool wide) {
     if (r.gate_failed()) page.notes.push_back(fmt::format("prefetch {} is WRONG: {}", r.prefetch, r.reason));
   }
   if (report.stopped) page.notes.push_back("stopped before its last row");
+  add_load_note(report, page.notes);
   page.json = ranks_document("bench fsdp", report, page.rows);
   return page;
 }

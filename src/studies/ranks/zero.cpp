@@ -80,6 +80,7 @@ void check_bench_zero(const BenchZeroRequest& r) {
 BenchZeroReport bench_zero(const BenchZeroRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchZeroReport report;
+  const LoadWatch load;
   report.request = r;
   report.parameters = count_params(config_of(r.size)).total();
   std::map<int, double> compute;
@@ -121,6 +122,9 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
     }
   }
   progress("");
+  const bool measured = std::any_of(report.rows.begin(), report.rows.end(),
+                                    [](const ZeroRow& row) { return row.measured.has_value(); });
+  if (measured) report.load = load.load();
   if (processes) processes->finish();
   const MeasuredPlace place =
       find_place(r.device.is_meta() ? Device::cpu() : r.device, threads_per_rank(r.threads, r.ranks.back()));

@@ -8,6 +8,7 @@
 
 #include "dist/strategy/strategies.h"
 #include "perf/comm/zero_theory.h"
+#include "perf/timing/host_load.h"
 #include "report/charts/svg_parts.h"
 #include "report/tables/study_page.h"
 #include "studies/op/op.h"
@@ -40,6 +41,7 @@ struct ZeroRow : RowOutcome {
 
 struct BenchZeroReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   BenchZeroRequest request;
   int64_t parameters = 0;

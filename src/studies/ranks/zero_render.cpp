@@ -202,6 +202,7 @@ StudyPage zero_page(const BenchZeroReport& report, bool wide) {
     if (r.gate_failed()) page.notes.push_back(fmt::format("{} is WRONG: {}", name, r.reason));
   }
   if (report.stopped) page.notes.push_back("stopped before its last row");
+  add_load_note(report, page.notes);
   page.tables = tables_of(page.rows);
   page.json = ranks_document("bench zero", report, page.rows);
   return page;

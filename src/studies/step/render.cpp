@@ -230,6 +230,7 @@ StudyPage step_page(const BenchStepReport& report, bool wide) {
   for (std::string& note : roofline_notes(all_timed)) page.notes.push_back(std::move(note));
   if (!report.prediction_note.empty() && !all_timed.empty())
     page.notes.push_back("Predictions: " + report.prediction_note + ".");
+  add_load_note(report, page.notes);
   const std::vector<Json> stored = rows_of(step_result_lines(report));
   for (PageTable& t : study_tables("bench step", stored)) page.tables.push_back(std::move(t));
   page.json = bench_document("bench step", report, all_timed);

@@ -360,6 +360,7 @@ void check_bench_step(const BenchStepRequest& r) {
 BenchStepReport bench_step(const BenchStepRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchStepReport report;
+  const LoadWatch load;
   report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
   StepGate gate(r.folder, progress);
@@ -386,6 +387,7 @@ BenchStepReport bench_step(const BenchStepRequest& r,
     split_rows(r, report);
     report.kernels = r.kernels;
   }
+  report.load = load.load();
   progress("");
   return report;
 }

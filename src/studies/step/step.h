@@ -10,6 +10,7 @@
 
 #include "model/model_options.h"
 #include "perf/model/time_model.h"
+#include "perf/timing/host_load.h"
 #include "perf/timing/phase_times.h"
 #include "studies/op/op.h"
 #include "studies/roofline.h"
@@ -92,6 +93,7 @@ struct StepRow : RowOutcome {
 
 struct BenchStepReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   double copy = 0;               // bytes/s
   std::vector<NamedRate> flops;  // per GEMM dtype

@@ -4,6 +4,7 @@
 
 #include "base/build_info.h"
 #include "base/json.h"
+#include "rows/row_values.h"
 #include "studies/row_tables.h"
 
 namespace kiln {
@@ -16,12 +17,28 @@ std::vector<std::string> keys_of(const SweepReport& report) {
   return keys;
 }
 
+// As the cell's own page had it; nothing of rows that were stored without it.
+std::string unreliable_times_of(const Json& row) {
+  const Json* host = row.find("host");
+  const Json* load = host != nullptr && host->is_object() ? host->find("load") : nullptr;
+  return load != nullptr && load->is_object() ? text_at(*load, "unreliable") : std::string();
+}
+
 std::vector<std::string> notes_of(const SweepReport& report) {
   std::vector<std::string> lines;
   for (const SweepCell& cell : report.cells) {
     if (cell.status == RowStatus::ok || cell.status == RowStatus::interrupted) continue;
     lines.push_back(fmt::format("{}: {}: {}", name_of(cell.status), str(cell.values), cell.reason));
   }
+  std::size_t unreliable = 0;
+  std::string first;
+  for (const Json& row : report.rows()) {
+    const std::string why = unreliable_times_of(row);
+    if (why.empty()) continue;
+    if (unreliable++ == 0) first = why;
+  }
+  if (unreliable > 0)
+    lines.push_back(fmt::format("{} of {} rows: {}", unreliable, report.rows().size(), first));
   lines.insert(lines.end(), report.notes.begin(), report.notes.end());
   return lines;
 }

@@ -106,8 +106,10 @@ StudyPage tune_attention_page(const TuneAttentionReport& r) {
   for (const TunedCell& cell : r.cells) add_cell(page, shapes, cell, r.planned);
   if (!r.planned && r.choices > 0)
     page.notes.push_back(fmt::format("{} choices of tiles for {} in {}", r.choices, r.gpu, r.file));
+  add_load_note(r, page.notes);
   page.json = {{"command", "tune attention"}, {"device", r.device}};
-  if (!r.planned) page.json.update({{"gpu", r.gpu}, {"file", r.file}, {"choices", r.choices}});
+  if (!r.planned)
+    page.json.update({{"gpu", r.gpu}, {"file", r.file}, {"choices", r.choices}, {"load", load_json(r.load)}});
   page.json["shapes"] = std::move(shapes);
   return page;
 }

@@ -6,6 +6,7 @@
 
 #include "rows/row_outcome.h"
 #include "rows/row_values.h"
+#include "studies/format.h"
 
 namespace kiln {
 namespace {
@@ -66,8 +67,10 @@ StudyPage tune_page(const TuneReport& r) {
                      {"products", products_json(s)}});
   }
   page.notes = {fmt::format("{} choices for {} in {}", r.choices, r.place.gpu, r.file)};
-  page.json = {{"command", "tune"}, {"gpu", r.place.gpu},   {"cublaslt", r.place.cublaslt},
-               {"file", r.file},    {"choices", r.choices}, {"steps", std::move(steps)}};
+  add_load_note(r, page.notes);
+  page.json = {{"command", "tune"},        {"gpu", r.place.gpu},   {"cublaslt", r.place.cublaslt},
+               {"file", r.file},           {"choices", r.choices}, {"steps", std::move(steps)},
+               {"load", load_json(r.load)}};
   return page;
 }
 

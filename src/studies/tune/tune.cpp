@@ -91,6 +91,7 @@ TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& pr
   report.file = tune_path(out, *here);
   check_tune_path(report.file);
   TuneFile file = earlier_choices(report.file, *here, say);
+  const LoadWatch load;
   StepGate gate(out, progress);
   for (TunedStep& step : report.steps) {
     tune_step(r, gate, step, progress);
@@ -98,6 +99,7 @@ TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& pr
     write_tune_file(report.file, file);  // after each: what was measured is kept whatever comes next
   }
   progress("");
+  report.load = load.load();
   report.choices = file.choices.size();
   return report;
 }

@@ -9,6 +9,7 @@
 #include "autograd/precision.h"
 #include "device/device.h"
 #include "model/model_options.h"
+#include "perf/timing/host_load.h"
 #include "tune/tune_file.h"
 
 namespace kiln {
@@ -40,6 +41,7 @@ struct TuneReport {
   std::string file;  // where the choices were written
   std::vector<TunedStep> steps;
   std::size_t choices = 0;  // the file holds, those of earlier measurements with them
+  HostLoad load;            // while they were measured
 };
 
 using TuneNote = std::function<void(const std::string& text)>;

@@ -145,6 +145,7 @@ TuneAttentionReport tune_attention(const TuneAttentionRequest& r, const std::str
   report.file = tune_path(out, *here);
   check_tune_path(report.file);
   TuneFile file = earlier_choices(report.file, *here, say);
+  const LoadWatch load;
   for (TunedCell& tuned : report.cells) {
     if (tuned.tiles.empty()) continue;
     try {
@@ -159,6 +160,7 @@ TuneAttentionReport tune_attention(const TuneAttentionRequest& r, const std::str
     }
   }
   progress("");
+  report.load = load.load();
   report.choices = file.attention.size();
   return report;
 }

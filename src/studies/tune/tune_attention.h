@@ -48,6 +48,7 @@ struct TuneAttentionReport {
   std::string file;      // where the choices were written
   std::vector<TunedCell> cells;
   std::size_t choices = 0;  // of tiles the file holds, those of earlier measurements with them
+  HostLoad load;            // while they were measured
 };
 
 // Marks what is fastest. Other tiles than the default must be faster by more than the clock's noise; wrong

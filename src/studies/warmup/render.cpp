@@ -88,6 +88,7 @@ StudyPage warmup_page(const WarmupReport& report, bool wide) {
   page.shown.wide = wide;
   page.rows = {schema().row(report)};
   if (!report.row.policy.empty()) page.notes.push_back(report.row.policy);
+  add_load_note(report, page.notes);
   const std::vector<Json> stored = rows_of(warmup_result_lines(report));
   page.tables = study_tables("bench warmup", stored);
   page.json = {{"command", "bench warmup"},

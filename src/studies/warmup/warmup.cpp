@@ -21,6 +21,7 @@ void check_after(const WarmupRequest& request, StepRow& row) {
 WarmupReport bench_warmup(const WarmupRequest& request) {
   const BenchStepRequest& r = request.step;
   WarmupReport report;
+  const LoadWatch load;
   report.context = request.context_seconds;
   report.device = r.device.str();
   report.row = step_rows(r).front();
@@ -44,6 +45,7 @@ WarmupReport bench_warmup(const WarmupRequest& request) {
   report.threads = place.threads;
   row.cache_bytes = cache_bytes(r.device);
   row.best = {place.ceilings.flops.at(dtype).per_second, place.ceilings.copy};
+  report.load = load.load();
   return report;
 }
 

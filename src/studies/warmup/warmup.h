@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/timing/host_load.h"
 #include "studies/step/step.h"
 #include "studies/warmup/warmup_study.h"
 
@@ -19,6 +20,7 @@ struct WarmupRequest {
 
 struct WarmupReport {
   std::string device, device_name, isa;
+  HostLoad load;  // while it was measured
   int threads = 1;
   StepRow row;  // its timing: the steps after the warm-ups, by the host's clock
   double context = 0;

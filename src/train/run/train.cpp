@@ -11,6 +11,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   check_request(r);
   SharedDataset share;
   TrainOutcome outcome;
+  const LoadWatch load;
   run_ranks(ranks_of(r), rank_options_of(r, r.ranks), [&](RankContext& ctx, Communicator& comm) {
     TrainView nobody;
     const bool first = comm.rank() == 0;
@@ -19,6 +20,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
     outcome = std::move(mine);
     outcome.transport = comm.transport();
   });
+  outcome.load = load.load();
   outcome.metrics = RunMetrics::path_in(r.run);
   return outcome;
 }

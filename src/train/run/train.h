@@ -12,6 +12,7 @@
 #include "model/model_options.h"
 #include "optim/optimizers.h"
 #include "perf/model/model_flops.h"
+#include "perf/timing/host_load.h"
 #include "train/checkpoint/checkpoint_manager.h"
 #include "train/memory_prediction.h"
 #include "train/run/train_loop.h"
@@ -117,6 +118,7 @@ struct TrainOutcome {
   std::string transport;  // what carried the ranks' collectives
   std::string metrics;    // metrics.jsonl of the whole run
   bool metrics_complete = true;
+  HostLoad load;  // while it trained
 };
 
 class TrainView : public RunListener {

@@ -125,7 +125,10 @@ std::string gib(std::uint64_t bytes) {
 }
 
 std::string load_text(const HostLoad& load) {
-  if (std::string why = load.why_unreliable(); !why.empty()) return why;
+  if (std::string why = load.why_unreliable(); !why.empty()) {
+    constexpr std::string_view kLoad = "load ";  // the line begins with it
+    return why.starts_with(kLoad) ? why.substr(kLoad.size()) : why;
+  }
   std::string text =
       fmt::format("{:.1f} on {} core{}", load.load_before, load.cpus, load.cpus == 1 ? "" : "s");
   if (load.seconds >= kLeastWatched) text += fmt::format(", {:.1f} of them used by others", load.others);

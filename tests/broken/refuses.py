@@ -2,7 +2,7 @@
 """usage: refuses.py KILN_BROKEN [COMMAND...]
 
 Every command that prints a time of kiln's ops refuses to time what is wrong. KILN_BROKEN is kiln with mistakes in its
-SwiGLU and its attention (broken_variants.cpp, broken_attention.cpp), each made when the environment asks for it. The
+SwiGLU, its AdamW and its attention (broken_*.cpp), each made when the environment asks for it. The
 commands are those of the program's own help: one that is new has to be entered here.
 """
 import json
@@ -12,8 +12,11 @@ import subprocess
 import sys
 import tempfile
 
-COPY, LAST, BACKWARD = "copied gate", "last row of a large size", "backward"
+COPY, LAST, BACKWARD, DECAY = "copied gate", "last row of a large size", "backward", "forgotten decay"
 LAST_QUERY, ATTENTION_BACKWARD = "last query of a long sequence", "attention backward"
+
+# What a refusal names, where it is not the op that the others are made in.
+NAMED = {DECAY: "adamw"}
 
 MODEL = "--size nano --ctx 64 --threads 2".split()
 STEP = MODEL + "--batch 4".split()
@@ -22,21 +25,21 @@ RANKS = MODEL + "--steps 2 --warmup 2 --ranks 2".split()
 # By command: its arguments, what is named in a refusal, and the mistakes that it has to find.
 TIMED = {
     "bench op": ("swiglu --variant fused --shape rows=300,cols=40".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "bench step": (STEP + "--precision fp32,bf16 --steps 2 --warmup 1".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "bench warmup": (STEP + "--warmup 1 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
+    "bench step": (STEP + "--precision fp32,bf16 --steps 2 --warmup 1".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "bench warmup": (STEP + "--warmup 1 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     "bench attention": ("--batch 1 --seq 512 --d 16 --iters 2 --causal --variant flash".split(), "attention",
                         (LAST_QUERY, ATTENTION_BACKWARD)),
     "bench flash": ("--batch 1 --seq 512 --d 16 --dtype fp32 --iters 2 --variant flash".split(), "attention",
                     (LAST_QUERY, ATTENTION_BACKWARD)),
     "bench leaderboard": ("flash --heads 1 --seq 512 --d 16 --seconds 0.1 --warmup 0 --variant flash".split(), "attention",
                           (LAST_QUERY, ATTENTION_BACKWARD)),
-    "bench ddp": (RANKS + "--batch 8".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "bench zero": (RANKS + "--batch-per-rank 4 --stage 0,1".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "bench fsdp": (RANKS + "--batch 8".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "profile": (STEP + "--steps 2 --warmup 1 --precision fp32".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "measure": (STEP + "--precision fp32,bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "compare": (STEP + "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
-    "diff": (STEP + "precision=fp32 precision=bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD)),
+    "bench ddp": (RANKS + "--batch 8".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "bench zero": (RANKS + "--batch-per-rank 4 --stage 0,1".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "bench fsdp": (RANKS + "--batch 8".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "profile": (STEP + "--steps 2 --warmup 1 --precision fp32".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "measure": (STEP + "--precision fp32,bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "compare": (STEP + "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "diff": (STEP + "precision=fp32 precision=bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     "ablate": (STEP + "--only fused_swiglu --steps 2 --warmup 1 --gate-steps 2".split(), "swiglu",
                (COPY, LAST, BACKWARD)),
 }
@@ -124,7 +127,7 @@ def why_wrong(kiln, command):
             return f"'{mistake}': it ends with 0"
         if timed or stored:
             return f"'{mistake}': it prints times: {timed}, and stores {len(stored)}"
-        if named not in said or "allowed" not in said:
+        if NAMED.get(mistake, named) not in said or "allowed" not in said:
             return f"'{mistake}': it does not say what is wrong: {said.strip()[-400:]}"
         if page and not re.search(r'"gate":\s*"failed"', done.stdout):
             return f"'{mistake}': no row has a gate that failed"

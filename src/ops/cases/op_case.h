@@ -42,10 +42,15 @@ struct CaseArgument {
 // What a case's call gives: a tensor, or several, whose elements then follow one another.
 struct CaseOutputs {
   SmallVector<Tensor, 4> tensors;
+  Tensor low;  // the low halves of the first, where that is the high half of split weights: read as one fp32
 
   CaseOutputs() = default;
   CaseOutputs(Tensor y) { tensors.push_back(std::move(y)); }  // NOLINT(google-explicit-constructor)
   CaseOutputs(std::initializer_list<Tensor> several) : tensors(several) {}
+  const Tensor& low_of(int i) const {
+    static const Tensor none;
+    return i == 0 ? low : none;
+  }
   int64_t numel() const {
     int64_t n = 0;
     for (const Tensor& t : tensors) n += t.numel();

@@ -28,7 +28,9 @@ SampledCase sample_elements(const BenchShape& s, const Sampling& sampling) {
   constexpr double kWork = 100;
   const OpBench own = bench();
   const auto make = [&](int64_t n) { return own.make({{"params", n}}); };
-  return sample_rows(make, s["params"], kWork, sampling);
+  SampledCase c = sample_rows(make, s["params"], kWork, sampling);
+  c.by_own_dtype = true;
+  return c;
 }
 
 }  // namespace
@@ -55,7 +57,9 @@ OpBench adamw_bench() {
                             const Tensor value = in[0].tensor.detach();
                             adamw(ctx, {value, in[1].tensor, in[2].tensor, in[3].tensor, in[4].tensor},
                                   scalars, 0.9, 0.999, 1e-8, 0.01);
-                            return CaseOutputs{value, in[3].tensor, in[4].tensor};
+                            CaseOutputs y{value, in[3].tensor, in[4].tensor};
+                            y.low = in[1].tensor;
+                            return y;
                           }};
           },
           {{"forward", Pass::forward}},
@@ -80,7 +84,9 @@ OpBench sgd_bench() {
                             const Tensor value = in[0].tensor.detach();
                             sgd(ctx, value, in[1].tensor, in[2].tensor, in[3].tensor, step_record(ctx), 0.9,
                                 0.01);
-                            return CaseOutputs{value, in[3].tensor};
+                            CaseOutputs y{value, in[3].tensor};
+                            y.low = in[1].tensor;
+                            return y;
                           }};
           },
           {{"forward", Pass::forward}},

@@ -107,6 +107,16 @@ std::vector<double> fetch(RankContext& ctx, const Tensor& t) {
   return values;
 }
 
+std::vector<double> fetch_joined(RankContext& ctx, const Tensor& high, const Tensor& low) {
+  std::vector<double> values = fetch(ctx, high);
+  if (!low.defined() || values.empty()) return values;
+  std::vector<int16_t> halves(values.size());
+  ctx.download(halves.data(), low);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = join_float(static_cast<bf16>(static_cast<float>(values[i])), halves[i]);
+  return values;
+}
+
 CaseData draw_case(const OpCase& c, DType dtype, uint64_t seed) {
   CaseData data;
   for (const CaseInput& in : c.inputs) {
@@ -231,9 +241,9 @@ CaseResult run_case(RankContext& ctx, const OpCase& c, const CaseData& data, DTy
   for (int pass = 0; pass < options.times; ++pass) {
     GradModeGuard mode(ctx, options.backward ? GradMode::record : GradMode::off);
     const CaseOutputs y = c.call(ctx, arguments);
-    for (const Tensor& t : y.tensors) {
+    for (int i = 0; i < y.tensors.size(); ++i) {
       if (meta || pass > 0) continue;
-      const std::vector<double> values = fetch(ctx, t);
+      const std::vector<double> values = fetch_joined(ctx, y.tensors[i], y.low_of(i));
       result.y.insert(result.y.end(), values.begin(), values.end());
     }
     if (options.backward) setup.backward(y, setup.upload_gradients(y, data.dy));

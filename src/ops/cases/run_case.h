@@ -70,6 +70,8 @@ std::vector<double> draw_gradient(const OpCase& c, DType dtype, uint64_t seed); 
 
 // A dense tensor's values.
 std::vector<double> fetch(RankContext& ctx, const Tensor& t);
+// The same of split weights by both halves; `low` undefined: as fetch().
+std::vector<double> fetch_joined(RankContext& ctx, const Tensor& high, const Tensor& low);
 
 // As draw_case, but values repeat after 64 Ki elements: for sizes where drawing would take longer than
 // running. No output gradient.

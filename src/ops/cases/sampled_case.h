@@ -56,6 +56,9 @@ struct SampledCase {
   bool backward = true;
   std::optional<DType> param_grad = {};  // of parameters' gradients, unless that of statistics
   std::optional<DType> dy_dtype = {};    // where outputs are narrower than inputs
+  // Outputs are judged by the spacing of their own dtypes, not of the case's: an optimizer's update of fp32
+  // masters and moments is far smaller than the spacing of the bf16 it is called with.
+  bool by_own_dtype = false;
 
   double work = 0;  // of the whole, where that of the parts is 1; 0: as rows are taken
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "autograd/tape.h"
+#include "base/plain_number.h"
 #include "base/rng.h"
 #include "ops/cpu_rows.h"
 #include "ops/op_list.h"
@@ -112,8 +113,8 @@ void judge(SampledResult& result, const Finding& f) {
   if (result.worst.tensor.empty() || !(share(f) <= share(result.worst))) result.worst = f;
   if (f.error <= f.allowed) return;  // NaN is not
   result.passed = false;
-  result.reason += fmt::format("{}{} is off by {:.2e}, {:.2e} is allowed", result.reason.empty() ? "" : "; ",
-                               f.tensor, f.error, f.allowed);
+  result.reason += fmt::format("{}{} is off by {}, {} is allowed", result.reason.empty() ? "" : "; ",
+                               f.tensor, plain(f.error, 3), plain(f.allowed, 3));
 }
 
 void SampledReference::Expected::add(const Slice& slice, int64_t rows, const double* exact,
@@ -269,16 +270,21 @@ SmallVector<Tensor, 2> SampledReference::make_gradients(RankContext& ctx, const 
 }
 
 Finding SampledReference::compare(RankContext& ctx, const std::string& name, const Tensor& t,
-                                  const Expected& expected) const {
+                                  const Tensor& low, const Expected& expected) const {
   constexpr std::size_t kFewRuns = 64;  // fetched one by one
   constexpr int64_t kFewValues = 64;
   Distance d;
   const Tensor rows = t.numel() == 0 ? t : as_rows(t);
+  const Tensor low_rows = low.defined() && low.numel() > 0 ? as_rows(low) : low;
+  const auto low_of = [&](const auto& part) { return low.defined() ? part(low_rows) : low; };
   std::vector<double> all;
   int64_t first = 0;
   if (expected.runs.size() > kFewRuns && rows.contiguous()) {
     first = expected.runs.begin()->first.first;
-    all = fetch(ctx, rows.narrow(0, first, expected.runs.rbegin()->first.first + 1 - first));
+    const auto part = [&](const Tensor& of) {
+      return of.narrow(0, first, expected.runs.rbegin()->first.first + 1 - first);
+    };
+    all = fetch_joined(ctx, part(rows), low_of(part));
   }
   for (const auto& [at, values] : expected.runs) {
     const std::size_t n = values.exact.size();
@@ -288,14 +294,17 @@ Finding SampledReference::compare(RankContext& ctx, const std::string& name, con
       d.add(got, values.low.data(), values.exact.data(), n);
       continue;
     }
+    const auto part = [&, at = at](const Tensor& of) {
+      return run_of(of, at.first, at.second, static_cast<int64_t>(n));
+    };
     const std::vector<double> got =
-        at.first < 0 ? fetch(ctx, t) : fetch(ctx, run_of(rows, at.first, at.second, static_cast<int64_t>(n)));
+        at.first < 0 ? fetch_joined(ctx, t, low) : fetch_joined(ctx, part(rows), low_of(part));
     d.add(got.data(), values.low.data(), values.exact.data(), n);
   }
   const auto relative = [&](double apart) {
     return d.size == 0 ? std::sqrt(apart) : std::sqrt(apart / d.size);
   };
-  const double spacing = spacing_of(dtype_);
+  const double spacing = spacing_of(!case_.by_own_dtype ? dtype_ : low.defined() ? DType::f32 : t.dtype());
   const double little = d.count < kFewValues ? 2 * spacing : spacing / 4;
   return {name, relative(d.apart), 2 * relative(d.low_apart) + little};
 }
@@ -312,14 +321,14 @@ SampledResult SampledReference::check(RankContext& ctx) const {
   CaseOutputs y = case_.whole.call(ctx, setup.arguments());
   for (int o = 0; o < y.tensors.size(); ++o) {
     const std::string name = y.tensors.size() == 1 ? "y" : cat("y", o + 1);
-    judge(result, compare(ctx, name, y.tensors[o], outputs_[static_cast<std::size_t>(o)]));
+    judge(result, compare(ctx, name, y.tensors[o], y.low_of(o), outputs_[static_cast<std::size_t>(o)]));
   }
   if (case_.backward) {
     setup.backward(y, make_gradients(ctx, y));
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       const Tensor g = setup.gradient(static_cast<int>(i));
       if (!g.defined() || gradients_[i].runs.empty()) continue;
-      judge(result, compare(ctx, cat("d", case_.whole.inputs[i].name), g, gradients_[i]));
+      judge(result, compare(ctx, cat("d", case_.whole.inputs[i].name), g, {}, gradients_[i]));
     }
   }
   ctx.tape().reset();

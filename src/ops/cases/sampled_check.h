@@ -66,7 +66,8 @@ class SampledReference {
                              const Slice& slice) const;
   void place(RankContext& ctx, const CaseSetup& setup) const;
   SmallVector<Tensor, 2> make_gradients(RankContext& ctx, const CaseOutputs& y) const;
-  Finding compare(RankContext& ctx, const std::string& name, const Tensor& t, const Expected& expected) const;
+  Finding compare(RankContext& ctx, const std::string& name, const Tensor& t, const Tensor& low,
+                  const Expected& expected) const;
 
   SampledCase case_;
   DType dtype_;

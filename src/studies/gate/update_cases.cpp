@@ -94,7 +94,9 @@ SampledCase adamw_case(const Held& held, int64_t count, const std::vector<int64_
       } else {
         adamw(ctx, t, scalars, o.beta1, o.beta2, o.eps, o.decay);
       }
-      return CaseOutputs{t.value, t.m, t.v};
+      CaseOutputs y{t.value, t.m, t.v};
+      y.low = t.low;
+      return y;
     };
     return c;
   };
@@ -102,6 +104,7 @@ SampledCase adamw_case(const Held& held, int64_t count, const std::vector<int64_
   SampledCase c = sample_rows([&](int64_t n) { return make(n, {}); }, count, kWork, sampling);
   c.whole = make(count, ends);
   c.backward = false;
+  c.by_own_dtype = true;
   return c;
 }
 
@@ -118,6 +121,7 @@ SampledCase sgd_case(const Held& held, int64_t count, const SgdOptions& o, const
       sgd(ctx, value, split ? in[1].tensor : Tensor(), in[at].tensor.detach(), b, record(ctx), o.momentum,
           o.decay);
       CaseOutputs y{value};
+      y.low = split ? in[1].tensor : Tensor();
       if (b.defined()) y.tensors.push_back(b);
       return y;
     };
@@ -126,6 +130,7 @@ SampledCase sgd_case(const Held& held, int64_t count, const SgdOptions& o, const
   constexpr double kWork = 1e5;  // of an element: so many that some hundred are looked at
   SampledCase c = sample_rows(make, count, kWork, sampling);
   c.backward = false;
+  c.by_own_dtype = true;
   return c;
 }
 

@@ -1,12 +1,17 @@
 #include "kiln/bench_options.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "base/choice.h"
 #include "base/error.h"
 #include "device/gpu_info.h"
 #include "device/require_gpu.h"
+#include "report/tables/terminal_page.h"
 #include "train/presets.h"
 
 namespace kiln::cli {
@@ -35,6 +40,14 @@ PageFormat page_format(const Command& command, PageFormat format, const CommonOp
   if (!command.options.find("--format")->given().empty())
     throw Error("--format and --json are both given; expected one of them", {}, ErrorKind::usage);
   return PageFormat::json;
+}
+
+void print_page(const StudyPage& page, PageFormat format, bool wide) {
+  winsize window{};
+  const bool fits = format == PageFormat::text && !wide && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 &&
+                    window.ws_col > 0;
+  const std::string text = fits ? terminal_text(page, window.ws_col) : written(page, format);
+  std::fputs(text.c_str(), stdout);
 }
 
 TextForm<Precision> precision_form(const char* option) {

@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "kiln/command.h"
 #include "model/recompute.h"
-#include "report/tables/text_table.h"
+#include "report/tables/study_page.h"
 #include "studies/step/step.h"
 
 namespace kiln::cli {
@@ -19,6 +19,9 @@ inline constexpr const char* kFormatHelp = "table, md, csv, latex or json (defau
 // --format: with --json it is one too many.
 void add_page_options(Command& command, PageFormat& format);
 PageFormat page_format(const Command& command, PageFormat format, const CommonOptions& common);
+// On stdout. A terminal gets the columns that fit, unless `wide` asks for all; a pipe or file always gets
+// all.
+void print_page(const StudyPage& page, PageFormat format, bool wide);
 
 inline constexpr NamedValue<StepMode> kStepModes[] = {
     {"forward", StepMode::forward},

@@ -90,7 +90,7 @@ void run_ablate(Asked& asked, const Command& command, const CommonOptions& commo
         request, stored.rows, [&](const std::string& text) { progress(text); },
         [&](const std::string& line) { append_results(common.out, {line}); });
   }
-  std::fputs(written(ablate_page(report, common.wide), format).c_str(), stdout);
+  print_page(ablate_page(report, common.wide), format, common.wide);
   if (format == PageFormat::csv) {
     for (const std::string& line : report.notes) fmt::print(stderr, "{}\n", line);
   }

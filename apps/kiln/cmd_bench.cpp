@@ -102,7 +102,7 @@ void run_bench_op(Asked& asked, const Command& command, const CommonOptions& com
     request.stop = [] { return stop_requested().load(); };
     report = bench_op(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(written(op_page(report, common.wide), format).c_str(), stdout);
+  print_page(op_page(report, common.wide), format, common.wide);
   append_results(common.out, op_result_lines(report, fmt::format("bench op {}", asked.name)));
   report_failures(report);
 }

@@ -51,7 +51,7 @@ void run_bench_allreduce(Asked& asked, const Command& command, const CommonOptio
   const BenchAllReduceReport report = watched(request, bench_allreduce);
   if (report.rows.empty() && !report.stopped) return;  // a rank other than the first
   prepare_results(common.out);
-  std::fputs(written(allreduce_page(report, common.wide), format).c_str(), stdout);
+  print_page(allreduce_page(report, common.wide), format, common.wide);
   append_results(common.out, allreduce_result_lines(report));
   if (charts) write_allreduce_charts(common.out, report);
   report_failures(report);

@@ -110,7 +110,7 @@ void run_study(Asked& asked, const Command& command, const CommonOptions& common
     const BenchProgress progress;
     report = bench_attention(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(written(attention_page(report, common.wide), format).c_str(), stdout);
+  print_page(attention_page(report, common.wide), format, common.wide);
   if (!meta) append_results(common.out, attention_result_lines(report));
   report_failures(report);
 }

@@ -51,7 +51,7 @@ void run_bench_ddp(Asked& asked, const Command& command, const CommonOptions& co
   prepare_results(common.out);
   const BenchDdpReport report = watched(request, bench_ddp);
   if (report.rows.empty()) return;  // stopped, or a process that is not the first rank
-  std::fputs(written(ddp_page(report, common.wide), format).c_str(), stdout);
+  print_page(ddp_page(report, common.wide), format, common.wide);
   append_results(common.out, ddp_result_lines(report));
   if (charts) write_traces(common.out, report);
   for (const DdpRow& r : report.rows) {

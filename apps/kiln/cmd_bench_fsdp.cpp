@@ -41,7 +41,7 @@ void run_bench_fsdp(Asked& asked, const Command& command, const CommonOptions& c
   prepare_results(common.out);
   const BenchFsdpReport report = watched(request, bench_fsdp);
   if (report.rows.empty()) return;  // stopped
-  std::fputs(written(fsdp_page(report, common.wide), format).c_str(), stdout);
+  print_page(fsdp_page(report, common.wide), format, common.wide);
   append_results(common.out, fsdp_result_lines(report));
   for (const FsdpRow& r : report.rows) {
     if (r.gate_failed()) throw Error(fmt::format("fsdp with prefetch {}: {}", r.prefetch, r.reason));

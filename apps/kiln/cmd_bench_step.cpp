@@ -66,7 +66,7 @@ void run_bench_step(Asked& asked, const Command& command, const CommonOptions& c
     request.stop = [] { return stop_requested().load(); };
     report = bench_step(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(written(step_page(report, common.wide), format).c_str(), stdout);
+  print_page(step_page(report, common.wide), format, common.wide);
   const std::vector<std::string> lines = step_result_lines(report);
   append_results(common.out, lines);
   if (charts) write_step_charts(common.out, rows_of(lines));

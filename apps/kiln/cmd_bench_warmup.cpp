@@ -68,7 +68,7 @@ void run_bench_warmup(Asked& asked, const Command& command, const CommonOptions&
     asked.request.progress = [&](const std::string& text) { progress(text); };
     report = bench_warmup(asked.request);
   }
-  std::fputs(written(warmup_page(report, common.wide), format).c_str(), stdout);
+  print_page(warmup_page(report, common.wide), format, common.wide);
   append_results(common.out, warmup_result_lines(report));
   if (report.row.timed()) return;
   throw Error(fmt::format("nothing could be timed: {}: {}", report.row.size.name, report.row.reason),

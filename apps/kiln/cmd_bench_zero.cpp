@@ -35,7 +35,7 @@ void run_bench_zero(Asked& asked, const Command& command, const CommonOptions& c
   prepare_results(common.out);
   const BenchZeroReport report = watched(request, bench_zero);
   if (report.rows.empty()) return;  // stopped, or a process that is not the first rank
-  std::fputs(written(zero_page(report, common.wide), format).c_str(), stdout);
+  print_page(zero_page(report, common.wide), format, common.wide);
   append_results(common.out, zero_result_lines(report));
   for (const ZeroRow& r : report.rows) {
     if (r.gate_failed()) throw Error(fmt::format("stage {} on {} ranks: {}", r.stage, r.ranks, r.reason));

@@ -63,7 +63,7 @@ void run_memory(const Asked& asked, const Command& command, const CommonOptions&
     const BenchProgress progress;
     report = memory_report(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(written(memory_page(report, common.wide), format).c_str(), stdout);
+  print_page(memory_page(report, common.wide), format, common.wide);
   append_results(common.out, memory_result_lines(report));
 }
 
@@ -75,7 +75,7 @@ void run_scaling(const Asked& asked, const Command& command, const CommonOptions
   const auto& exports = request.exports;
   if (std::find(exports.begin(), exports.end(), "svg") != exports.end())
     report.files = write_charts(common.out, "memory", scaling_charts(report));
-  std::fputs(written(scaling_page(report), format).c_str(), stdout);
+  print_page(scaling_page(report), format, common.wide);
 }
 
 void run_recompute_sweep(const Asked& asked, const Command& command, const CommonOptions& common) {
@@ -87,7 +87,7 @@ void run_recompute_sweep(const Asked& asked, const Command& command, const Commo
   const auto& exports = request.exports;
   if (std::find(exports.begin(), exports.end(), "svg") != exports.end())
     report.files = write_charts(common.out, "memory", recompute_charts(report));
-  std::fputs(written(recompute_page(report), format).c_str(), stdout);
+  print_page(recompute_page(report), format, common.wide);
 }
 
 void add_options(Command& c, Asked& asked) {

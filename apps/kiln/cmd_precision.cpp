@@ -29,7 +29,7 @@ void add_study(Command& c, const CommonOptions& common, const char* note, Declar
   c.run = [asked, run, page, &c, &common] {
     const PageFormat format = page_format(c, asked->format, common);
     asked->request.seed = common.seed;
-    std::fputs(written(page(run(asked->request)), format).c_str(), stdout);
+    print_page(page(run(asked->request)), format, common.wide);
   };
 }
 

@@ -73,7 +73,7 @@ void run_profile_command(const Asked& asked, const Command& command, const Commo
     const BenchProgress progress;
     report = run_profile(request, [&](const std::string& text) { progress(text); });
   }
-  std::fputs(written(profile_page(report, common.wide), format).c_str(), stdout);
+  print_page(profile_page(report, common.wide), format, common.wide);
   append_results(common.out, profile_result_lines(report));
   report_failures(report);
 }

@@ -40,7 +40,7 @@ void print_tables(const ReportRequest& r, PageFormat format, bool wide) {
     throw Error(
         fmt::format("CSV is one table; these rows are of {} commands, machines or builds", page.parts.size()),
         "give each its own file, or use --format md", ErrorKind::usage);
-  fmt::print("{}", written(page, format));
+  print_page(page, format, wide);
 }
 
 }  // namespace

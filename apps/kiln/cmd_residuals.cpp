@@ -66,7 +66,7 @@ void run_residuals(const Asked& asked, const Command& command, const CommonOptio
   if (asked.block && !asked.shape.empty())
     throw Error("--shape is given with --block", "a block has --batch and --ctx", ErrorKind::usage);
   const StudyPage page = asked.block ? block_page(asked, common) : op_page(asked, common);
-  std::fputs(written(page, format).c_str(), stdout);
+  print_page(page, format, common.wide);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void add_sizes(Command& c, const CommonOptions& common) {
       for (std::string& name : split_list(word)) names.push_back(std::move(name));
     models.sizes.insert(models.sizes.begin(), names.begin(), names.end());
     const PageFormat format = page_format(c, asked->format, common);
-    std::fputs(written(sizes_page(models, common.wide), format).c_str(), stdout);
+    print_page(sizes_page(models, common.wide), format, common.wide);
   };
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "kiln/bench_options.h"
 #include "kiln/command.h"
 #include "kiln/console/stop_on_signals.h"
 #include "studies/course/render.h"
@@ -59,7 +60,7 @@ void run(Asked& asked, const CommonOptions& common) {
                                  stop});
   }
   const PageFormat format = common.json ? PageFormat::json : PageFormat::text;
-  std::fputs(written(study_page(report, common.wide), format).c_str(), stdout);
+  print_page(study_page(report, common.wide), format, common.wide);
   report_failures(report);
 }
 

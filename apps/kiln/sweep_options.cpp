@@ -16,6 +16,7 @@
 #include "base/nearest_name.h"
 #include "base/one_line.h"
 #include "device/require_gpu.h"
+#include "kiln/bench_options.h"
 #include "kiln/command_line.h"
 #include "kiln/console/bench_progress.h"
 #include "kiln/console/stop_on_signals.h"
@@ -275,7 +276,7 @@ void run_bench_sweep(const SweepOptions& options, const SweptCommand& command, c
                                  },
                                  [&](const std::string& text) { progress(text); }, stop});
   }
-  std::fputs(written(sweep_page(report, common.wide), format).c_str(), stdout);
+  print_page(sweep_page(report, common.wide), format, common.wide);
   if (!command.exported.empty() && read_chart_export(command.exported))
     write_step_charts(common.out, report.rows());
   if (format == PageFormat::csv || format == PageFormat::json) {

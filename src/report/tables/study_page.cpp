@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "report/tables/terminal_page.h"
 #include "report/text/escape.h"
 
 namespace kiln {
@@ -73,13 +74,50 @@ std::vector<std::pair<std::string, std::vector<Json>>> groups_of(const StudyPage
   return groups;
 }
 
-std::string rows_text(const StudyPage& page, PageFormat format) {
+// How a page is written, and how much of it did not fit.
+struct Form {
+  PageFormat format;
+  std::size_t width = 0;   // of the terminal; 0: whatever it takes
+  std::size_t hidden = 0;  // columns, of the table that lacks most
+};
+
+std::size_t longest_line(std::string_view text) {
+  std::size_t longest = 0;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    longest = std::max(longest, line.size());
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return longest;
+}
+
+// The last columns go first; a table keeps two.
+std::string table_text(TextTable table, std::size_t left, Form& form) {
+  constexpr std::size_t kLeast = 2;
+  std::string text = written(table, left, form.format);
+  if (form.width == 0) return text;
+  std::size_t hidden = 0;
+  while (longest_line(text) > form.width && table.front().size() > kLeast) {
+    const std::size_t columns = table.front().size() - 1;
+    for (auto& line : table) line.resize(std::min(line.size(), columns));
+    ++hidden;
+    text = written(table, std::min(left, table.front().size()), form.format);
+  }
+  form.hidden = std::max(form.hidden, hidden);
+  return text;
+}
+
+std::string sentence(const std::string& line, const Form& form) {
+  return form.width > 0 ? wrapped(shown_lines(line), form.width) + "\n" : quoted_note(line, form.format);
+}
+
+std::string rows_text(const StudyPage& page, Form& form) {
   std::string text;
   for (const auto& [name, rows] : groups_of(page)) {
     const RowTable table = row_table(page.columns, rows, page.shown);
     if (!name.empty())
-      text += heading(name, format).substr(text.empty() ? 1 : 0);  // a blank line between two
-    text += written(table.lines, table.left, format);
+      text += heading(name, form.format).substr(text.empty() ? 1 : 0);  // a blank line between two
+    text += table_text(table.lines, table.left, form);
   }
   return text;
 }
@@ -89,15 +127,36 @@ std::string title_text(const std::string& title, PageFormat format) {
   return fmt::format("\n{} {}\n", format == PageFormat::text ? "===" : "%", shown_text(title));
 }
 
-std::string table_text(const StudyPage& page, const PageTable& t, PageFormat format) {
+std::string part_text(const StudyPage& page, const PageTable& t, Form& form) {
   const bool rows = t.table.size() > 1;
   if (!rows && t.lines.empty()) return {};  // a heading alone says nothing
+  const PageFormat format = form.format;
   std::string text = !page.title.empty() && format == PageFormat::markdown
                          ? fmt::format("\n### {}\n\n", markdown_escaped(t.heading))
                          : heading(t.heading, format);
-  if (rows) text += written(t.table, t.left, format);
+  if (rows) text += table_text(t.table, t.left, form);
   for (const std::string& line : t.lines)
-    text += format == PageFormat::text ? wrapped(shown_lines(line)) + "\n" : quoted_note(line, format);
+    text += format == PageFormat::text && form.width == 0 ? wrapped(shown_lines(line)) + "\n"
+                                                          : sentence(line, form);
+  return text;
+}
+
+std::string page_text(const StudyPage& page, Form& form) {
+  const PageFormat format = form.format;
+  std::string text;
+  if (!page.title.empty()) text += title_text(page.title, format);
+  if (!page.place.empty()) {
+    text += format == PageFormat::markdown ? markdown_sentence(page.place) + ".\n\n"
+            : format == PageFormat::latex  ? fmt::format("% {}\n", shown_text(page.place))
+                                           : sentence(page.place, form) + "\n";
+  }
+  text += rows_text(page, form);
+  for (const std::string& note : page.notes) text += sentence(note, form);
+  for (const PageTable& t : page.tables) {
+    const std::string table = part_text(page, t, form);
+    text += std::string_view(table).substr(text.ends_with("\n\n") && table.starts_with('\n') ? 1 : 0);
+  }
+  for (const StudyPage& part : page.parts) text += page_text(part, form);
   return text;
 }
 
@@ -112,20 +171,18 @@ std::string written(const StudyPage& page, PageFormat format) {
     all.insert(all.end(), page.others.begin(), page.others.end());
     return csv_table(row_csv(page.columns, all, page.shown.axes));
   }
-  std::string text;
-  if (!page.title.empty()) text += title_text(page.title, format);
-  if (!page.place.empty()) {
-    text += format == PageFormat::markdown ? markdown_sentence(page.place) + ".\n\n"
-            : format == PageFormat::latex  ? fmt::format("% {}\n", shown_text(page.place))
-                                           : shown_lines(page.place) + "\n\n";
-  }
-  text += rows_text(page, format);
-  for (const std::string& note : page.notes) text += quoted_note(note, format);
-  for (const PageTable& t : page.tables) {
-    const std::string table = table_text(page, t, format);
-    text += std::string_view(table).substr(text.ends_with("\n\n") && table.starts_with('\n') ? 1 : 0);
-  }
-  for (const StudyPage& part : page.parts) text += written(part, format);
+  Form form{format};
+  return page_text(page, form);
+}
+
+std::string terminal_text(const StudyPage& page, std::size_t width) {
+  Form form{PageFormat::text, width};
+  std::string text = page_text(page, form);
+  if (form.hidden > 0)
+    text += wrapped(fmt::format("{} column{} more with --wide, in a wider terminal, or with --format csv",
+                                form.hidden, form.hidden == 1 ? "" : "s"),
+                    width) +
+            "\n";
   return text;
 }
 

@@ -67,9 +67,11 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
   if (o.steps_now == 0 && o.steps >= r.steps)
     text += fmt::format("the run in {} has its {} steps already; --steps N continues it, --fresh restarts\n",
                         r.run, o.steps);
-  text += fmt::format("{} of {} steps{}: loss {:.4f} to {:.4f}, {:.0f} tokens a second\n", o.steps, r.steps,
+  const double rate = tokens_per_second(o.totals);  // of all steps but the first: none after a single one
+  text += fmt::format("{} of {} steps{}: loss {:.4f} to {:.4f}{}\n", o.steps, r.steps,
                       o.steps < r.steps ? " (stopped by a signal; the same command resumes)" : "",
-                      o.totals.first_loss, o.totals.last_loss, tokens_per_second(o.totals));
+                      o.totals.first_loss, o.totals.last_loss,
+                      rate > 0 ? fmt::format(", {:.0f} tokens a second", rate) : "");
   text += input_line(view.input());
   if (const std::string why = o.load.why_unreliable(); !why.empty()) text += why + "\n";
   if (!o.sample.empty()) text += fmt::format("sample:\n{}\n", indented(o.sample));

@@ -24,7 +24,7 @@ PageTable ranges_section(const StepProfile& p, const Json& row) {
       "only unmasked pairs. Counted dense, the step's MFU is {} and its HFU {}.",
       percent(all.at("mfu_dense").get<double>()), percent(all.at("hfu_dense").get<double>())));
   t.lines.push_back(fmt::format(
-      "floor: the larger of operations at {} TFLOP/s and bytes at {} GB/s, op by op; predicted: the same, "
+      "roofline: the larger of operations at {} TFLOP/s and bytes at {} GB/s, op by op; predicted: the same, "
       "but no op faster than the smallest one, {} us here.",
       digits(p.rates.best.flops / 1e12), digits(p.rates.best.bytes / 1e9),
       digits(1e3 * p.rates.smallest_ms)));

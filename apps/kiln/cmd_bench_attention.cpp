@@ -77,6 +77,7 @@ void fill_request(Asked& asked, const Command& command, const CommonOptions& com
   r.variants = named_variants(r.variants, r.device.target);
   if (!r.clock.wait_each) r.clock.flush = flush_bytes(r.device);
   r.clock.timing = timing_of(asked);
+  r.clock.timing.stop = r.stop;
   if (const auto tuning = find_tuning(asked.tune, common.out, tune_place(r.device),
                                       [](const std::string& line) { fmt::print(stderr, "{}\n", line); }))
     r.choices.use(tuning->attention);

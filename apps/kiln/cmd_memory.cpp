@@ -8,6 +8,7 @@
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
 #include "kiln/console/bench_progress.h"
+#include "kiln/console/stop_on_signals.h"
 #include "ops/renamed.h"
 #include "rows/result_log.h"
 #include "studies/chart_export.h"
@@ -56,11 +57,13 @@ MemoryStudyRequest request_of(const Asked& asked, const CommonOptions& common, s
 
 void run_memory(const Asked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
-  const MemoryStudyRequest request = request_of(asked, common, {512}, {StepMode::forward, StepMode::full});
+  MemoryStudyRequest request = request_of(asked, common, {512}, {StepMode::forward, StepMode::full});
   append_results(common.out, {});  // is there a place for them? Better said now than after minutes
   MemoryReport report;
   {
+    const StopOnSignals signals;
     const BenchProgress progress;
+    request.stop = [] { return stop_requested().load(); };
     report = memory_report(request, [&](const std::string& text) { progress(text); });
   }
   print_page(memory_page(report, common.wide), format, common.wide);

@@ -8,6 +8,7 @@
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
 #include "kiln/console/bench_progress.h"
+#include "kiln/console/stop_on_signals.h"
 #include "ops/renamed.h"
 #include "rows/result_log.h"
 #include "studies/profile/render.h"
@@ -70,7 +71,9 @@ void run_profile_command(const Asked& asked, const Command& command, const Commo
   prepare_results(common.out);  // is there a place for them? Better said now than after minutes
   ProfileReport report;
   {
+    const StopOnSignals signals;
     const BenchProgress progress;
+    request.trace.stop = [] { return stop_requested().load(); };
     report = run_profile(request, [&](const std::string& text) { progress(text); });
   }
   print_page(profile_page(report, common.wide), format, common.wide);

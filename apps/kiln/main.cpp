@@ -9,9 +9,11 @@
 
 #include "base/error.h"
 #include "base/one_line.h"
+#include "base/stop.h"
 #include "dist/launch/rank_process.h"
 #include "kiln/command_line.h"
 #include "kiln/console/out_of_memory.h"
+#include "kiln/console/stop_on_signals.h"
 
 namespace {
 
@@ -56,6 +58,8 @@ void run_or_throw(const std::vector<std::string>& args) {
     flush_output();
   } catch (const kiln::Error&) {
     throw;
+  } catch (const kiln::Stopped&) {
+    std::fputs("kiln: stopped before anything was complete\n", stderr);
   } catch (const std::bad_alloc& error) {
     throw kiln::Error(kiln::words_of(error));
   } catch (const std::exception& error) {
@@ -80,6 +84,7 @@ ExitStatus run_and_report(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    const kiln::cli::SayInterrupted words;
     return run_and_report(argc, argv);
   } catch (const std::bad_alloc&) {  // no memory for the error itself, or for its words
     kiln::cli::say_out_of_memory();

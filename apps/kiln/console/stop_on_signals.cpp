@@ -2,7 +2,12 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <string_view>
+
+#include "dist/launch/ranks.h"
 
 namespace kiln::cli {
 namespace {
@@ -14,11 +19,35 @@ std::atomic<int> second_signal{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 constexpr std::array<int, 3> kStopSignals = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal is gone
 
+// Chosen before a handler may need them: it can only write.
+std::string_view stopping, interrupted;
+void choose_words() {
+  if (std::getenv(kLaunchFolderVariable) != nullptr) return;
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;  // a live line is overwritten
+  stopping = terminal ? "\r\x1b[Kkiln: stopping after what is under way; again: at once\n"
+                      : "kiln: stopping after what is under way; again: at once\n";
+  interrupted = terminal ? "\r\x1b[Kkiln: interrupted\n" : "kiln: interrupted\n";
+}
+
+void say(std::string_view words) {
+  const int before = errno;
+  while (!words.empty() && ::write(STDERR_FILENO, words.data(), words.size()) < 0 && errno == EINTR) {
+  }
+  errno = before;
+}
+
+extern "C" void on_last_signal(int signal) {
+  say(interrupted);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);  // held back until the handler returns
+}
+
 extern "C" void on_stop_signal(int received) {
   if (requested.exchange(true)) {
     if (notes_second.load()) second_signal.store(received);
     return;
   }
+  say(stopping);
   if (notes_second.load()) return;
   for (const int signal : kStopSignals) {
     // What was ignored when the process began stays so: nohup means it.
@@ -27,6 +56,13 @@ extern "C" void on_stop_signal(int received) {
 }
 
 }  // namespace
+
+SayInterrupted::SayInterrupted() {
+  choose_words();
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (std::signal(signal, on_last_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
 
 const std::atomic<bool>& stop_requested() { return requested; }
 
@@ -39,6 +75,7 @@ void StopOnSignals::end_by(int signal) {
 }
 
 StopOnSignals::StopOnSignals(SecondSignal second) {
+  choose_words();
   requested.store(false);
   notes_second.store(second == SecondSignal::noted);
   second_signal.store(0);

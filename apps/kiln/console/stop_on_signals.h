@@ -1,6 +1,7 @@
 // Ctrl-C, SIGTERM and a lost terminal as a request: while a StopOnSignals lives, the first signal only sets
-// stop_requested(), so that what is done can be kept; the second, of any kind, ends the process as if there
-// were no handler. A launcher has processes to end first: it notes the second too, and ends itself by it.
+// stop_requested(), so that what is done can be kept, and says so; the second, of any kind, ends the process
+// as if there were no handler. A launcher has processes to end first: it notes the second too, and ends itself by
+// it. Ranks say nothing: their launcher does.
 #pragma once
 
 #include <array>
@@ -27,6 +28,12 @@ class StopOnSignals {
   using Handler = void (*)(int);
   std::array<Handler, 3> previous_{};
   Handler broken_pipe_ = nullptr;
+};
+
+// Ctrl-C and SIGTERM where no StopOnSignals lives end the process with a word. For main.
+class SayInterrupted {
+ public:
+  SayInterrupted();
 };
 
 }  // namespace kiln::cli

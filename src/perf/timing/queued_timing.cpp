@@ -43,6 +43,7 @@ Timing time_queued(RankContext& ctx, const TimedRound& round, const TimingOption
   std::vector<double> group;                    // seconds of a call, each between two marks
   double device_seconds = 0, host_seconds = 0;  // of one round, in the last group
   auto run_rounds = [&](int rounds, double hold) {
+    throw_if_stopped(o.stop);
     marks.clear();
     calls.clear();
     ctx.synchronize();

@@ -13,7 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_of(const TimedWork& work) {
+double seconds_of(const TimedWork& work, const StopAsked& stop) {
+  throw_if_stopped(stop);
   if (work.prepare) work.prepare();
   if (work.wait) work.wait();
   const Clock::time_point begin = Clock::now();
@@ -54,7 +55,7 @@ Timing summarize(std::vector<double> samples) {
 Timing time_work(const TimedWork& work, const TimingOptions& o) {
   const Clock::time_point begin = Clock::now();
   auto spent = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
-  const double first = seconds_of(work);
+  const double first = seconds_of(work, o.stop);
   int warmups = 1;
   std::vector<double> samples;
   double sampled = 0;
@@ -62,11 +63,11 @@ Timing time_work(const TimedWork& work, const TimingOptions& o) {
     samples.push_back(first);
     warmups = 0;
   } else {
-    for (; warmups < o.warmups && spent() < o.max_seconds / 4; ++warmups) (void)seconds_of(work);
+    for (; warmups < o.warmups && spent() < o.max_seconds / 4; ++warmups) (void)seconds_of(work, o.stop);
     while (static_cast<int>(samples.size()) < o.max_samples) {
       const bool enough = static_cast<int>(samples.size()) >= o.min_samples && sampled >= o.min_seconds;
       if (enough || (!samples.empty() && spent() >= o.max_seconds)) break;
-      samples.push_back(seconds_of(work));
+      samples.push_back(seconds_of(work, o.stop));
       sampled += samples.back();
     }
   }

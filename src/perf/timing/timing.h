@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/stop.h"
+
 namespace kiln {
 
 struct TimingOptions {
@@ -16,6 +18,7 @@ struct TimingOptions {
   double min_seconds = 0.25;  // of samples, besides min_samples
   // All there is, preparation included: slow work gets fewer samples, the very slow one, its first call.
   double max_seconds = 3;
+  StopAsked stop = nullptr;  // asked between calls; true: throws Stopped
 };
 
 struct Timing {

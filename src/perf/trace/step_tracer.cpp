@@ -28,6 +28,7 @@ class Budget {
  public:
   explicit Budget(const TraceOptions& o) : options_(o), begin_(Clock::now()) {}
   bool over(std::size_t done) const {
+    throw_if_stopped(options_.stop);
     if (done == 0) return false;
     return done >= static_cast<std::size_t>(options_.steps) || seconds_since(begin_) > options_.max_seconds;
   }
@@ -35,6 +36,7 @@ class Budget {
     const NvtxRange range("warm-up");
     int done = 0;
     for (; done < options_.warmups; ++done) {
+      throw_if_stopped(options_.stop);
       if (done > 0 && seconds_since(begin_) > options_.max_seconds / 3) break;
       (void)seconds_of(work);
     }

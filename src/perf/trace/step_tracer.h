@@ -26,8 +26,9 @@ struct TracedWork {
 
 struct TraceOptions {
   int warmups = 2, steps = 5;
-  double max_seconds = 5;  // of all; a slow step is traced fewer times, at least once
-  bool stacks = false;     // also who called each op
+  double max_seconds = 5;    // of all; a slow step is traced fewer times, at least once
+  bool stacks = false;       // also who called each op
+  StopAsked stop = nullptr;  // asked before each step; true: throws Stopped
 };
 
 struct TracedSteps {

@@ -121,7 +121,7 @@ const GateProbe& AblationRows::baseline() {
   if (!baseline_) {
     const AblationSetup setup = ablation_setup(shape_of(request_), {}, request_.device);
     RankContext ctx(rank_for(setup));
-    baseline_ = probe_setup(ctx, setup, tokens_, request_.gate_steps);
+    baseline_ = probe_setup(ctx, setup, tokens_, request_.gate_steps, request_.stop);
   }
   return *baseline_;
 }
@@ -136,7 +136,8 @@ JudgedRow AblationRows::judge(const PlannedRow& row, const AblationPlan& p) {
   if (row.on.empty()) return judged;
   RankContext ctx(rank_for(p.setup));
   ctx.allocator().add_observer(&full_);
-  judged.errors = errors_against(base, probe_setup(ctx, p.setup, tokens_, request_.gate_steps));
+  judged.errors =
+      errors_against(base, probe_setup(ctx, p.setup, tokens_, request_.gate_steps, request_.stop));
   return judged;
 }
 
@@ -194,7 +195,7 @@ bool AblationRows::judge_and_time(AblationRow& row, const PlannedRow* before) {
       row.fail_gate(why);
       return true;
     }
-    const GateReport ops = gate_.check_ops({p.setup.spec, rank_for(p.setup), p.ops});
+    const GateReport ops = gate_.check_ops({p.setup.spec, rank_for(p.setup), p.ops, {}, request_.stop});
     if (!note_gate(ops, row)) return true;
     row.timed = time(row.planned, p);
     return row.timed.has_value();
@@ -214,6 +215,8 @@ std::optional<std::string> AblationRows::measure(const PlannedRow& planned, cons
   full_ = {};
   try {
     if (!judge_and_time(row, before)) return std::nullopt;
+  } catch (const Stopped&) {
+    return std::nullopt;
   } catch (const Error& error) {
     if (planned.group == "baseline") throw;  // without it there is no study
     give_up(full_.happened ? RowStatus::oom : status_of(error.kind()), error.what());

@@ -11,7 +11,7 @@ constexpr int64_t kProbeTokens = 256;  // logits of more would be gigabytes with
 }  // namespace
 
 GateProbe probe_setup(RankContext& ctx, const AblationSetup& setup,
-                      const std::shared_ptr<const TokenSet>& tokens, int steps) {
+                      const std::shared_ptr<const TokenSet>& tokens, int steps, const StopAsked& stop) {
   GateProbe probe;
   probe.steps = std::max(steps, kLeastSteps);
   TextStep training(ctx, setup, tokens);
@@ -21,7 +21,10 @@ GateProbe probe_setup(RankContext& ctx, const AblationSetup& setup,
   training.run();
   probe.first_loss = training.finish().loss;
   probe.gradients = probe_gradients(ctx, training.model().params());
-  for (int s = 0; s < probe.steps; ++s) training.run();  // the last one's loss is that after `steps` updates
+  for (int s = 0; s < probe.steps; ++s) {  // the last one's loss is that after `steps` updates
+    throw_if_stopped(stop);
+    training.run();
+  }
   probe.last_loss = training.finish().loss;
   return probe;
 }

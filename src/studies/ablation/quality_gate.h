@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "base/stop.h"
 #include "studies/ablation/text_step.h"
 #include "studies/gate/probe.h"
 
@@ -12,7 +13,9 @@ namespace kiln {
 
 // `steps`: of training, through the step itself, captured where the setup says so; two at least. A step is
 // captured in its second run, and what that replay did to the weights shows in the loss of the third.
+// `stop` is asked between them; where it says so, Stopped is thrown.
 GateProbe probe_setup(RankContext& ctx, const AblationSetup& setup,
-                      const std::shared_ptr<const TokenSet>& tokens, int steps);
+                      const std::shared_ptr<const TokenSet>& tokens, int steps,
+                      const StopAsked& stop = nullptr);
 
 }  // namespace kiln

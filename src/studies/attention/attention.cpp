@@ -48,6 +48,7 @@ RankOptions with_variant(RankOptions rank, const std::string& variant) {
 void check_and_time(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
                     AttentionRow& row) {
   constexpr double kSlowCall = 10;  // seconds
+  throw_if_stopped(request.stop);
   const SampledReference& reference = references.of(row.cell);
   if (request.skip_slow && request.device.type == DeviceType::cpu && row.variant == references.baseline()) {
     const double seconds = baseline_seconds(reference);
@@ -73,6 +74,7 @@ void check_and_time(const AttentionRequest& request, const RankOptions& rank, At
     row.all_queries = judged.all_rows;
     if (!right) return row.fail_gate(judged.reason);
     row.gate = Gate::passed;
+    throw_if_stopped(request.stop);
     RankContext ctx(own);
     ctx.allocator().add_observer(&full);
     AttentionTimes times = time_attention(ctx, row.cell, request.passes, request.clock);
@@ -262,7 +264,8 @@ AttentionReport bench_attention(const AttentionRequest& request,
       report.stopped = report.stopped || (request.stop && request.stop());
       if (report.stopped) break;
       progress(cat(cell.str(), ": ", row.names()));
-      if (row.ok()) run_row(request, rank, references, row);
+      report.stopped = row.ok() && !done_unless_stopped([&] { run_row(request, rank, references, row); });
+      if (report.stopped) break;
       report.rows.push_back(std::move(row));
     }
   }

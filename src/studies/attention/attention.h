@@ -24,12 +24,12 @@ struct AttentionRequest {
   std::vector<AttentionPass> passes = {};
   AttentionChoices choices = {};  // of tiles, measured before; else the defaults
   AttentionClock clock = {};
-  bool skip_slow = true;                 // naive on the CPU, where one call would take long
-  std::function<bool()> stop = nullptr;  // asked before each row; true: what is done by then is the report
-  bool scaling_fits = false;             // also how the memory grows with the sequence
-  double datasheet = 0;                  // FLOP/s for a second roofline, where there is a figure to print
-  Bytes memory_cap{SIZE_MAX};            // as if the device had no more
-  Device device = {};                    // on meta cells are planned, not timed
+  bool skip_slow = true;       // naive on the CPU, where one call would take long
+  StopAsked stop = nullptr;    // asked between calls; true: the rows done by then are the report
+  bool scaling_fits = false;   // also how the memory grows with the sequence
+  double datasheet = 0;        // FLOP/s for a second roofline, where there is a figure to print
+  Bytes memory_cap{SIZE_MAX};  // as if the device had no more
+  Device device = {};          // on meta cells are planned, not timed
   int threads = 0;
   uint64_t seed = 0;
 };

@@ -190,7 +190,8 @@ AttentionTimes time_attention(RankContext& ctx, const AttentionCell& cell,
                   .min_samples = 1,
                   .max_samples = clock.timing.max_samples,
                   .min_seconds = clock.warmup_seconds,
-                  .max_seconds = clock.warmup_seconds});
+                  .max_seconds = clock.warmup_seconds,
+                  .stop = clock.timing.stop});
     }
     times.passes.push_back(time(clock.timing));
   }

@@ -104,6 +104,7 @@ bool StepGate::check_all_ops(const GatedStep& step, GateReport& report) {
       note(report, c.name, *known);
       continue;
     }
+    throw_if_stopped(step.stop);
     progress_(cat("checking ", c.name));
     if (!ctx) {
       ctx.emplace(step.rank);
@@ -143,9 +144,11 @@ bool StepGate::check_composed(const GatedStep& step, GateReport& report) {
     ++report.cached;
     return true;
   }
+  throw_if_stopped(step.stop);
   progress_(cat("checking ", what));
   GateErrors errors;
   const GateProbe& exact = reference(step.rank, composed);
+  throw_if_stopped(step.stop);
   const std::string why =
       why_composed_differs(exact, probe_step(step.rank, step.tuning, composed), composed.precision, errors);
   ++report.checks;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stop.h"
 #include "rows/row_status.h"
 #include "studies/gate/composed_step.h"
 #include "studies/gate/gate_cache.h"
@@ -36,6 +37,7 @@ struct GatedStep {
   RankOptions rank;
   std::vector<TimedOp> planned = {};  // every op that it runs, from meta
   std::optional<TuneFile> tuning = {};
+  StopAsked stop = nullptr;  // asked between checks; true: throws Stopped
 };
 
 class StepGate {

@@ -216,6 +216,10 @@ MemoryReport memory_report(const MemoryStudyRequest& request,
           row.spec.step.context = context;
           row.spec.step.micro_steps = request.micro_steps;
           row.spec.mode = mode;
+          if (request.stop && request.stop()) {
+            if (report.rows.empty()) throw Stopped{};
+            return report;
+          }
           progress(title_of(row));
           run_row(request, row);
           report.rows.push_back(std::move(row));

@@ -33,6 +33,7 @@ struct MemoryStudyRequest {
   Device device = {};
   int threads = 0;
   uint64_t seed = 0;
+  StopAsked stop = nullptr;  // asked before each row; true: the rows done by then are the report
 };
 
 struct MemoryRow {

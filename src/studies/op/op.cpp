@@ -234,7 +234,8 @@ class OpBenchRun {
       } else if (std::string slow = why_too_slow(v, reference); !slow.empty()) {
         give_up(row, RowStatus::skipped, std::move(slow));
       } else {
-        attempt(reference, c, data, row);
+        report_.stopped = !done_unless_stopped([&] { attempt(reference, c, data, row); });
+        if (report_.stopped) ctx_.tape().reset();
       }
     }
   }
@@ -288,7 +289,7 @@ class OpBenchRun {
       row.form = form.name;
       row.cost = cost_of(request_.bench, row.shape, row.dtype, row.variant, request_.device.target, &form);
       row.others = costs_of_all(request_, listing_, row.shape, row.dtype, form);
-      time_form(ctx_, c, data, form, row);
+      time_form(ctx_, c, data, form, row, request_.stop);
       report_.rows.push_back(row);
     }
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stop.h"
 #include "ops/cases/bench_case.h"
 #include "perf/timing/host_load.h"
 #include "perf/timing/statistics.h"
@@ -24,8 +25,7 @@ struct BenchOpRequest {
   Device device = {};
   int threads = 0;
   uint64_t seed = 0;
-  std::function<bool()> stop =
-      nullptr;  // asked before each variant; true: what is done by then is the report
+  StopAsked stop = nullptr;  // asked between calls; true: the rows done by then are the report
 };
 
 struct BenchRow : RowOutcome {

@@ -58,8 +58,8 @@ int sets_to_rotate(double bytes, double cache) {
   return static_cast<int>(std::clamp(std::ceil(kFarOver * cache / bytes), 1.0, double{kMost}));
 }
 
-void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const BenchForm& form,
-               BenchRow& row) {
+void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const BenchForm& form, BenchRow& row,
+               const StopAsked& stop) {
   const bool gpu = ctx.device().type == DeviceType::cuda;
   const bool backward = form.pass == Pass::backward;
   const int count = gpu ? sets_to_rotate(row.cost.bytes, cache_bytes(ctx.device())) : 1;
@@ -75,7 +75,7 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
       set.make_gradients();
     }
   };
-  const TimingOptions options{.max_seconds = row.variant == "naive" ? 1.5 : 3.0};
+  const TimingOptions options{.max_seconds = row.variant == "naive" ? 1.5 : 3.0, .stop = stop};
   if (gpu) {
     row.timing = time_queued(
         ctx,

@@ -166,7 +166,8 @@ void plan(const ProfileRequest& r, StepProfile& p) {
 
 void check(const ProfileRequest& r, StepGate& gate, StepProfile& p) {
   attempt(p, [&](OutOfMemory&) {
-    note_gate(gate.check({p.spec, rank_for(r), plan_step(p.spec, rank_for(r)).ops, r.tuning}), p);
+    note_gate(gate.check({p.spec, rank_for(r), plan_step(p.spec, rank_for(r)).ops, r.tuning, r.trace.stop}),
+              p);
   });
   if (!p.traced() && !p.gate_failed()) p.gate = Gate::not_verified;
 }
@@ -283,8 +284,13 @@ ProfileReport run_profile(const ProfileRequest& r, const std::function<void(cons
     }
     p.note = why_not;
     progress(cat(p.name(), ": tracing"));
-    trace(r, p, times.get());
+    report.stopped = !done_unless_stopped([&] { trace(r, p, times.get()); });
+    if (report.stopped) {
+      report.steps.resize(static_cast<std::size_t>(&p - report.steps.data()));
+      break;
+    }
   }
+  if (report.steps.empty()) throw Stopped{};
   report.load = load.load();
   progress("");
   return report;

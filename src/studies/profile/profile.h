@@ -98,12 +98,14 @@ struct ProfileReport {
   double above = 0.01;  // a share
   int kernels = 8;
   std::vector<StepProfile> steps;
+  bool stopped = false;  // before its last step
 };
 
 // Throws Error for what cannot be traced: meta, a graph where the device has none, a source it does not have.
 void check_profile(const ProfileRequest& request);
 
-// The request has passed check_profile(). Writes the timelines. A step that runs out of memory is marked so.
+// The request has passed check_profile(). Writes the timelines. Throws Stopped where `trace.stop` ends it
+// before its first. A step that runs out of memory is marked so.
 ProfileReport run_profile(const ProfileRequest& request,
                           const std::function<void(const std::string&)>& progress);
 

@@ -84,6 +84,7 @@ void time_phases(const BenchStepRequest& request, RankContext& ctx, StepRow& row
   SyntheticStep step(ctx, spec);
   const int warmups = std::max(request.warmups, spec.step.graph ? 2 : 0);
   for (int i = 0; i < warmups + request.steps; ++i) {
+    throw_if_stopped(request.stop);
     phases.begin();
     step.run();
     phases.end(i >= warmups);
@@ -102,6 +103,7 @@ void queue_steps(const BenchStepRequest& request, RankContext& ctx, StepRow& row
   const int all = request.warmups + request.steps;
   Clock::time_point from = Clock::now();
   for (int i = 0; i < all; ++i) {
+    throw_if_stopped(request.stop);
     marks.mark();
     if (phases) phases->begin();
     step.run();
@@ -164,7 +166,7 @@ void predict_row(StepPredictor& predictor, StepRow& row) {
   row.foreseen = predictor.predict(row.planned, policy_of(row.spec.precision).compute, row.spec.step.graph);
 }
 
-// The first step's clock stands still while the row is checked.
+// The first step's clock does not run while the row is checked.
 void run_row(const BenchStepRequest& request, StepGate& gate, StepPredictor& predictor, StepRow& row,
              Clock::time_point begun, const std::function<void(const std::string&)>& progress) {
   const RankOptions rank = rank_for(request, row);
@@ -260,7 +262,8 @@ void attempt_row(const RankOptions& rank, StepRow& row, const std::function<void
 }
 
 bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row) {
-  return note_gate(gate.check({row.spec, rank_for(request, row), row.planned, request.tuning}), row);
+  return note_gate(gate.check({row.spec, rank_for(request, row), row.planned, request.tuning, request.stop}),
+                   row);
 }
 
 bool plan_row(const BenchStepRequest& request, StepRow& row) {
@@ -367,13 +370,15 @@ BenchStepReport bench_step(const BenchStepRequest& r,
   StepPredictor predictor(r.folder, r.device, r.threads);
   report.prediction_note = predictor.note();
   for (StepRow& row : report.rows) {
-    report.stopped = report.stopped || (r.stop && r.stop());
+    report.stopped = !done_unless_stopped([&] {
+      throw_if_stopped(r.stop);
+      progress(cat(row.size.name, " ", row.variant_set()));
+      run_row(r, gate, predictor, row, begun, progress);
+    });
     if (report.stopped) {
       report.rows.resize(static_cast<std::size_t>(&row - report.rows.data()));
       break;
     }
-    progress(cat(row.size.name, " ", row.variant_set()));
-    run_row(r, gate, predictor, row, begun, progress);
     begun = Clock::now();
   }
   progress("measuring ceilings");

@@ -43,8 +43,8 @@ struct BenchStepRequest {
   Device device = {};
   int threads = 0;
   uint64_t seed = 0;
-  std::string folder = {};               // of what the gate has found right already; empty: none
-  std::function<bool()> stop = nullptr;  // asked before each row; true: what is done by then is the report
+  std::string folder = {};   // of what the gate has found right already; empty: none
+  StopAsked stop = nullptr;  // asked between steps; true: the rows done by then are the report
   std::chrono::steady_clock::time_point begun =
       {};  // when the command began: the first row's clock starts there
 };

@@ -75,7 +75,9 @@ class Program:
                     return f"kiln {' '.join(path)} has no option {name}"
             elif word in self.subs(path) and len(path) < 2:
                 path.append(word)
-            elif not path and word not in ("help", "completions", "man") and not word[:1].isupper():
+            elif not path and word in ("help", "completions", "man"):
+                return None  # what follows is no command's own
+            elif not path and not word[:1].isupper():
                 return f"there is no command 'kiln {word}'"
         return None
 
@@ -166,7 +168,7 @@ def check_options(page, program, reasons, known):
             words = text.split()
             if words[:1] == ["kiln"]:
                 problem = program.problem(words[1:])
-                if problem and "no command" not in problem:
+                if problem:
                     yield number, problem
                     continue
             for name in re.findall(r"(?:^|[\s(])(--[a-z][\w-]*)", text):
@@ -219,7 +221,7 @@ PLANTED = """# Planted
 ## gone_from_heading.cpp: what it did
 
 [gone](docs/gone.md) [heading](#no-such-heading) `src/gone.cpp` `gone_too.h` `--no-such-option` gone_from_text.cuh
-`gone_*.txt` `gone_function()` `GoneType::member`; not told: `int two`, thing.cpp, `src/<name>_placeholder.h`, https://example.org/elsewhere.h
+`kiln gone-from-text` `gone_*.txt` `gone_function()` `GoneType::member`; not told: `int two`, thing.cpp, `src/<name>_placeholder.h`, https://example.org/elsewhere.h
 
 ```
 gone_from_drawing.h  >  thing.cpp
@@ -239,7 +241,7 @@ int two = 3;
 """
 FOUND = ["docs/gone.md", "#no-such-heading", "src/gone.cpp", "gone_too.h", "gone_from_heading.cpp", "gone_from_text.cuh",
          "gone_from_drawing.h", "gone_*.txt", "gone_function", "GoneType", "option --no-such-option",
-         "kiln doctor has no", "kiln frobnicate", "make target nothing", "+int two = 2;", "no page shows 'build/kiln never'"]
+         "kiln doctor has no", "kiln frobnicate", "kiln gone-from-text", "make target nothing", "+int two = 2;", "no page shows 'build/kiln never'"]
 NOT_TOLD = ["names thing.cpp", "placeholder.h", "elsewhere.h"]
 
 

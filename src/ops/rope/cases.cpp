@@ -26,6 +26,7 @@ std::vector<OpCase> rope_cases() {
   one("interleaved_d10", {2, 33, 20}, 20, {.heads = 2, .kv_heads = 2, .interleaved = true}, 3);
   one("grouped_heads_d34", {1, 5, 136}, 34, {.heads = 4, .kv_heads = 1});
   one("far_positions", {1, 67, 62}, 62, {.theta = 500000, .offset = 100003});
+  one("400_tokens_d4", {1, 400, 4}, 4, {});  // a table of more than a few coarse turns
   // Half heads of whole 16 bytes in every dtype.
   one("grouped_d64", {2, 5, 256}, 64, {.heads = 4, .kv_heads = 1, .offset = 3}, 8);
   one("interleaved_d32", {1, 9, 64}, 64, {.heads = 2, .kv_heads = 2, .interleaved = true});

@@ -108,7 +108,8 @@ std::vector<WayOut> ways_out(const MemoryRequest& request, const RankOptions& ra
   if (request.layout.precision == Precision::fp32) {
     MemoryRequest r = request;
     r.layout.precision = Precision::bf16;
-    add("--precision bf16", point_of(r, rank, request.model.recompute, clock));
+    add("--precision bf16",
+        point_of(r, rank, request.model.recompute, clock.for_compute(policy_of(Precision::bf16).compute)));
   }
   for (int64_t context = request.step.context / 2; ways.size() < 3 && context >= 1; context /= 2) {
     MemoryRequest r = request;

@@ -34,6 +34,11 @@ bool has_rate(const Hardware& h, DType compute) {
 
 }  // namespace
 
+StepClock StepClock::for_compute(DType compute) const {
+  const Hardware& h = model.hardware();
+  return {TimeModel(h, has_rate(h, compute) ? compute : DType::f32), nominal, from, note};
+}
+
 StepClock clock_of(const std::string& folder, const Device& device, int threads, DType compute) {
   const Machine here = machine_of(device, threads);
   KnownMachine known = known_machine(folder, here);

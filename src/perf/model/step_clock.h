@@ -16,6 +16,8 @@ struct StepClock {
   std::string note;  // why its times are bounds; or empty
 
   std::string_view kind() const { return nominal ? "nominal roofline" : name_of(model.kind()); }
+  // The same machine multiplying in another format; in fp32 where it has no rate of it.
+  StepClock for_compute(DType compute) const;
   double seconds(std::span<const TimedOp> ops, bool graph = false) const {
     return model.step(ops, graph).total();
   }

@@ -91,6 +91,7 @@ void add_check_options(Command& c, Asked& asked) {
   c.opt("--rounds", r.rounds, between(1, 1 << 16), "with --check: rounds, each of all rows in turn");
   c.opt("--warmup", r.warmups, between(2, 1 << 16), "with --check: warm-up steps of a round");
   c.opt("--steps", r.steps, between(1, 1 << 16), "with --check: timed steps of a round");
+  c.opt("--oversubscribe", r.oversubscribe, "with --check: more than 4 ranks to a core").not_in_config();
   c.opt("--threads", r.threads, thread_range(), "with --check: CPU threads of each rank")
       .unset("the machine's, split among ranks");
 }

@@ -50,6 +50,14 @@ double tokens_per_second(const RunTotals& t) {
   return t.seconds > 0 ? static_cast<double>(t.tokens) / t.seconds : 0;
 }
 
+// What was said before the first step, beside what came of it.
+std::string prediction_line(const TrainOutcome& o) {
+  const std::optional<double> took = o.step_seconds();
+  if (!o.predicted_step || !took) return {};
+  return fmt::format("a step took {:.4g} ms, {:.4g} predicted ({:+.1f} %)\n", 1e3 * *took,
+                     1e3 * *o.predicted_step, 100 * (*o.predicted_step / *took - 1));
+}
+
 // Where a run that waits for its data has its time.
 std::string input_line(const InputTimes& input) {
   if (input.steps == 0) return {};
@@ -72,6 +80,7 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
                       o.steps < r.steps ? " (stopped by a signal; the same command resumes)" : "",
                       o.totals.first_loss, o.totals.last_loss,
                       rate > 0 ? fmt::format(", {:.0f} tokens a second", rate) : "");
+  text += prediction_line(o);
   text += input_line(view.input());
   if (const std::string why = o.load.why_unreliable(); !why.empty()) text += why + "\n";
   if (!o.sample.empty()) text += fmt::format("sample:\n{}\n", indented(o.sample));
@@ -95,6 +104,8 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
               {"final_loss", outcome.totals.last_loss},
               {"validation_loss", nullptr},
               {"tokens_per_s", nullptr},
+              {"step_ms", nullptr},
+              {"predicted_step_ms", nullptr},
               {"of_peak", view.of_peak()},
               {"host_wait_ms", nullptr},
               {"stall_ms", nullptr},
@@ -115,6 +126,8 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
       throw Error(fmt::format("{} lacks lines: the disk was full or failed", outcome.metrics),
                   fmt::format("the model itself is complete: {}", outcome.checkpoint));
     if (outcome.totals.seconds > 0) result["tokens_per_s"] = tokens_per_second(outcome.totals);
+    if (outcome.step_seconds()) result["step_ms"] = 1e3 * *outcome.step_seconds();
+    if (outcome.predicted_step) result["predicted_step_ms"] = 1e3 * *outcome.predicted_step;
     if (view.input().steps > 0) result["host_wait_ms"] = view.input().host_wait_ms();
     if (view.input().stall_ms()) result["stall_ms"] = *view.input().stall_ms();
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;

@@ -62,7 +62,7 @@ CallTimes call_times(const std::vector<StepCalls>& steps) {
   return t;
 }
 
-struct StepClock::Parts {
+struct CallTimer::Parts {
   Parts(const TimedConfiguration& what, OutOfMemory& full)
       : of(what.rank, what.tuning, what.spec, full), marks(of.ctx), times(of.ctx) {}
 
@@ -71,13 +71,13 @@ struct StepClock::Parts {
   OpTimes times;
 };
 
-StepClock::StepClock(const TimedConfiguration& what, OutOfMemory& full)
+CallTimer::CallTimer(const TimedConfiguration& what, OutOfMemory& full)
     : parts_(std::make_unique<Parts>(what, full)) {}
-StepClock::~StepClock() = default;
+CallTimer::~CallTimer() = default;
 
-void StepClock::warm_up() { (void)time_step(); }
+void CallTimer::warm_up() { (void)time_step(); }
 
-StepCalls StepClock::time_step() {
+StepCalls CallTimer::time_step() {
   Parts& p = *parts_;
   p.marks.clear();
   p.times.clear();
@@ -93,7 +93,7 @@ StepCalls StepClock::time_step() {
   return s;
 }
 
-MemoryStats StepClock::memory() const { return parts_->of.ctx.allocator().stats(); }
+MemoryStats CallTimer::memory() const { return parts_->of.ctx.allocator().stats(); }
 
 TimedSteps time_by_kernels(const TimedConfiguration& what, std::size_t calls, int steps, OutOfMemory& full,
                            KernelTimes& times) {

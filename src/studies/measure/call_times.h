@@ -45,10 +45,10 @@ struct TimedConfiguration {
 };
 
 // A configuration on the CPU, whose steps may alternate with those of another.
-class StepClock {
+class CallTimer {
  public:
-  StepClock(const TimedConfiguration& what, OutOfMemory& full);
-  ~StepClock();
+  CallTimer(const TimedConfiguration& what, OutOfMemory& full);
+  ~CallTimer();
 
   // A step that is not counted, with the observer there already: it makes the marks.
   void warm_up();

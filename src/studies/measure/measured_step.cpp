@@ -25,7 +25,7 @@ struct Turn {
   RankOptions rank;
   // Watches the clock's allocator for as long as there is one, over several attempts.
   std::unique_ptr<OutOfMemory> memory = std::make_unique<OutOfMemory>();
-  std::unique_ptr<StepClock> clock = {};
+  std::unique_ptr<CallTimer> clock = {};
   int left = 0;  // steps to time
 
   TimedConfiguration what() const { return {rank, of.row.spec, request.step.tuning}; }
@@ -52,7 +52,7 @@ int steps_within(const MeasureRequest& request, double ms) {
 }
 
 void begin_on_cpu(Turn& turn, OutOfMemory& full) {
-  turn.clock = std::make_unique<StepClock>(turn.what(), full);
+  turn.clock = std::make_unique<CallTimer>(turn.what(), full);
   double ms = 0;
   for (int i = 0; i < std::max(1, turn.request.step.warmups); ++i) ms = turn.clock->time_step().wall;
   turn.of.load = load_average();

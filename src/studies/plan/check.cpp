@@ -111,7 +111,9 @@ void check_plan_check(const PlanCheckRequest& q) {
   if (!q.plan.link)
     throw Error("--check runs ranks on a modelled link, and none is given",
                 "add --link latency=50us,bandwidth=1GB/s", ErrorKind::usage);
-  for (const int devices : q.plan.devices) check_study_ranks("threads", devices);
+  RanksStudy study;
+  study.oversubscribe = q.oversubscribe;
+  for (const int devices : q.plan.devices) check_study_ranks(study, devices);
 }
 
 std::vector<PlanChoice> choices_of(const std::vector<PlanCheckRow>& rows) {

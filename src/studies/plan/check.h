@@ -17,7 +17,8 @@ struct PlanCheckRequest {
   int threads = 0;  // of each rank; 0: the machine's, split
   int candidates = 4;
   int rounds = 3, warmups = 2, steps = 5;
-  std::string folder = {};  // of results: calibrations, and what the gate has found right
+  bool oversubscribe = false;  // more than kMostRanksPerCore ranks to a core are meant
+  std::string folder = {};     // of results: calibrations, and what the gate has found right
   std::function<bool()> stop = nullptr;
 };
 

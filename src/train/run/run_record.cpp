@@ -90,6 +90,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                {"products", s.products.empty() ? Json() : Json("gemm.json")},
                {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
                {"choice", s.choice ? choice_json(r, *s.choice) : Json()},
+               {"predicted_step_ms", s.predicted_step ? Json(1e3 * *s.predicted_step) : Json()},
                {"generation", generation},
                {"first_step", s.first_step}};
   if (!r.inject.empty()) page["inject"] = r.inject;

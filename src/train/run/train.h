@@ -99,8 +99,9 @@ struct TrainSetup {
   int64_t train_tokens = 0, validation_tokens = 0;
   int64_t tokens_per_step = 0;
   int threads = 1;
-  double step_flops = 0;  // model FLOPs of one step, all its micro-steps
-  double peak_flops = 0;  // a second, measured: what this machine's multiply-adds reach
+  std::optional<double> predicted_step;  // seconds, where this machine is calibrated
+  double step_flops = 0;                 // model FLOPs of one step, all its micro-steps
+  double peak_flops = 0;                 // a second, measured: what this machine's multiply-adds reach
   std::string isa;
   std::string transport;  // what carries the ranks' collectives
   std::string products;   // where the choices of its GEMM algorithms are kept; empty: the library's own
@@ -112,8 +113,14 @@ struct TrainOutcome {
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
   int64_t parameters = 0;
-  int64_t skipped = 0;    // updates a loss scale left out, of the whole run
-  RunTotals totals;       // of the whole run
+  int64_t skipped = 0;  // updates a loss scale left out, of the whole run
+  RunTotals totals;     // of the whole run
+  int64_t tokens_per_step = 0;
+  std::optional<double> predicted_step = {};  // seconds, before the first one
+  std::optional<double> step_seconds() const {
+    if (totals.tokens == 0 || tokens_per_step == 0) return std::nullopt;
+    return totals.seconds * static_cast<double>(tokens_per_step) / static_cast<double>(totals.tokens);
+  }
   std::string sample;     // what the model writes now; empty where there is no tokenizer
   std::string transport;  // what carried the ranks' collectives
   std::string metrics;    // metrics.jsonl of the whole run

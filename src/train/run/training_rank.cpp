@@ -14,6 +14,7 @@
 #include "train/run/auto_bucket.h"
 #include "train/run/auto_prefetch.h"
 #include "train/run/run_choice.h"
+#include "train/run/step_prediction.h"
 #include "train/run/train_options.h"
 #include "train/run/train_setup.h"
 #include "train/run/tuned.h"
@@ -299,6 +300,7 @@ TrainOutcome TrainingRank::train_and_speak() {
   setup.resumed = found_.value_or("");
   if (tuning_) setup.products = folder_->file("gemm.json");
   setup.choice = choice_;
+  setup.predicted_step = predict_step(memory_request(), planned_rank(), request_.results);
   record_setup(*folder_, asked_, setup, view_);
   RunMetrics metrics(request_.run, setup.first_step, warn_);
   setup.earlier_losses = metrics.kept_losses();
@@ -310,6 +312,8 @@ TrainOutcome TrainingRank::train_and_speak() {
   TrainOutcome outcome = run_steps(run, keeper, saver);
   outcome.steps_now = outcome.steps - setup.first_step;
   outcome.parameters = setup.parameters;
+  outcome.tokens_per_step = setup.tokens_per_step;
+  outcome.predicted_step = setup.predicted_step;
   outcome.skipped = step_->finish().skipped;
   outcome.metrics_complete = metrics.complete();
   if (outcome.steps_now > 0) view_.on_memory(ctx_.allocator().stats());

@@ -2,7 +2,7 @@
 """usage: interrupts.py KILN [COMMAND...]
 
 Ctrl-C is answered in words at once and ends a command soon: after the step or call under way, or where there is nothing
-worth keeping, right there. A second one ends it at once. Each command is one that would take minutes.
+worth keeping, right there. A second one ends it at once. Each command is one that would take long.
 """
 import os
 import re
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-ANSWER, END = 2.0, 20.0  # seconds; the second also on a machine that is busy. Without asking it would be minutes.
+ANSWER, END = 2.0, 60.0  # seconds; the second also where others use the machine. Without asking it would be hours.
 
 # By command: what makes it take long. KEPT ends with 0 and a page, or says that nothing was complete.
 KEPT = {

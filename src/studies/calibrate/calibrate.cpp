@@ -77,6 +77,7 @@ CalibrateReport calibrate(const CalibrateRequest& request,
     throw Error("meta runs no kernels, so there is nothing to calibrate", "use --device cpu or cuda",
                 ErrorKind::usage);
   const auto begun = Clock::now();
+  const LoadWatch load;
   const Machine machine = machine_of(request.device, request.threads);
   progress("measuring rates");
   CalibrateReport report;
@@ -108,6 +109,7 @@ CalibrateReport calibrate(const CalibrateRequest& request,
     c.links = measured_links(request);
   }
   report.hardware.calibration = std::move(c);
+  report.load = load.load();
   report.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
   report.stopped = request.stop && request.stop();
   return report;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "perf/model/machine.h"
+#include "perf/timing/host_load.h"
 #include "report/tables/study_page.h"
 #include "studies/calibrate/curves.h"
 
@@ -25,6 +26,7 @@ struct CalibrateReport {
   OwnError own;
   int steps = 0, skipped = 0;  // models that were timed, in one round each, and that were not
   double seconds = 0;          // it took
+  HostLoad load = {};          // what else the machine did meanwhile
   bool stopped = false;        // before its end: there is no calibration
 };
 

@@ -92,6 +92,7 @@ StudyPage calibrate_page(const CalibrateReport& report, bool wide) {
     page.rows.push_back(schema().row(row_of(curve, rates)));
   }
   page.notes = notes_of(report);
+  add_load_note(report, page.notes);
   const Calibration& c = *h.calibration;
   page.json = {{"command", "doctor --calibrate"},
                {"build_id", own_build()},
@@ -108,6 +109,7 @@ StudyPage calibrate_page(const CalibrateReport& report, bool wide) {
                {"clock_hz", c.clock_hz},
                {"own_error_median", report.own.median},
                {"own_error_worst", report.own.worst},
+               {"load", load_json(report.load)},
                {"rows", page.rows}};
   return page;
 }

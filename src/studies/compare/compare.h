@@ -8,6 +8,7 @@
 
 #include "perf/model/gap.h"
 #include "perf/model/time_model.h"
+#include "perf/timing/host_load.h"
 #include "studies/measure/measured_step.h"
 
 namespace kiln {
@@ -51,6 +52,7 @@ struct CompareReport {
   std::vector<NamedRate> flops;  // per GEMM dtype
   bool rates_measured = true;    // here and now; else of the hardware file
   std::string rates_from;        // a sentence
+  HostLoad load;                 // what else the machine did meanwhile
   std::string prediction;        // why there is none, or what it is based on; or empty
   std::vector<ComparedStep> steps;
 };

@@ -192,6 +192,7 @@ StudyPage compare_page(const CompareReport& report, bool wide) {
     page.place = place_of(report);
     for (const ComparedStep& s : report.steps) page.parts.push_back(step_part(report, s, wide));
   }
+  add_load_note(report, page.notes);
   page.json = bench_document("compare", report, rows);
   return page;
 }
@@ -200,9 +201,8 @@ std::vector<std::string> compare_result_lines(const CompareReport& report) {
   std::vector<std::string> lines;
   for (const ComparedStep& s : report.steps) {
     if (s.measured.row.status == RowStatus::failed) continue;
-    Json host = host_json(report);
-    if (s.timed()) host["load"] = s.facts.load;
-    lines.push_back(result_line("compare", schema().row({report, s}), s.measured.row.timing, host));
+    lines.push_back(
+        result_line("compare", schema().row({report, s}), s.measured.row.timing, host_json(report)));
   }
   return lines;
 }

@@ -147,7 +147,9 @@ MeasureReport measure(const MeasureRequest& request, const Progress& progress) {
   report.device_name = place.name;
   report.isa = place.isa;
   report.threads = place.threads;
+  const LoadWatch load;
   report.steps = measure_steps({&request, 1}, /*by_turns=*/false, progress);
+  report.load = load.load();
   return report;
 }
 
@@ -167,6 +169,7 @@ StudyPage measure_page(const MeasureReport& report, bool wide) {
   }
   if (TextTable peaks = peak_table(report); peaks.size() > 1)
     page.tables.push_back({"peak memory by purpose, MiB, each at its own moment", std::move(peaks), 4});
+  add_load_note(report, page.notes);
   page.json = {{"command", "measure"},
                {"device", report.device},
                {"host", host_json(report)},

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/timing/host_load.h"
 #include "report/tables/study_page.h"
 #include "studies/measure/measured_step.h"
 
@@ -12,6 +13,7 @@ namespace kiln {
 struct MeasureReport {
   std::string device, device_name, isa;
   int threads = 1;
+  HostLoad load = {};  // what else the machine did meanwhile
   std::vector<MeasuredStep> steps;
 };
 

@@ -132,6 +132,7 @@ std::vector<PlanChoice> choices_of(const std::vector<PlanCheckRow>& rows) {
 PlanCheckReport plan_check(const PlanCheckRequest& q,
                            const std::function<void(const std::string&)>& progress) {
   PlanCheckReport report;
+  const LoadWatch load;
   report.request = q;
   report.kind = TimeModel(q.plan.hardware, policy_of(q.plan.precision).compute).kind();
   for (const int devices : q.plan.devices) {
@@ -151,6 +152,7 @@ PlanCheckReport plan_check(const PlanCheckRequest& q,
     if (report.stopped) break;
   }
   progress("");
+  report.load = load.load();
   compare(report.rows);
   report.choices = choices_of(report.rows);
   const MeasuredPlace place = find_place(q.device, threads_per_rank(q.threads, q.plan.devices.front()));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/timing/host_load.h"
 #include "studies/plan/plan.h"
 #include "studies/ranks/rank_steps.h"
 
@@ -42,6 +43,7 @@ struct PlanCheckReport {
   PlanCheckRequest request;
   std::string device, device_name, isa;
   int threads = 1;
+  HostLoad load = {};  // what else the machine did meanwhile
   TimeKind kind = TimeKind::roofline;
   std::vector<PlanCheckRow> rows;
   std::vector<PlanChoice> choices;

@@ -94,6 +94,7 @@ StudyPage plan_check_page(const PlanCheckReport& report, bool wide) {
       "link is modelled, so this says whether layouts are ranked rightly, not how fast a cluster is.",
       report.kind == TimeKind::predicted ? "predicted" : "bounded by the roofline"));
   if (!q.hardware_note.empty()) page.notes.push_back(q.hardware_note + ".");
+  add_load_note(report, page.notes);
   if (report.stopped) page.notes.push_back("stopped before its last row");
   page.json = ranks_document("plan", report, page.rows);
   page.json.update({{"check", true}, {"times", name_of(report.kind)}, {"choices", choices}});

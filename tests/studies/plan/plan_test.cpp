@@ -54,7 +54,7 @@ MemoryRequest one_rank(const ModelConfig& model, Precision precision, int64_t ba
 
 TEST(RankSchedule, LayersOfAnyDepthFollowFromTwoAndThree) {
   for (const DeviceType target : {DeviceType::cpu, DeviceType::cuda}) {
-    for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+    for (const Recompute& recompute : {Recompute::none, Recompute::block}) {
       for (const Precision precision : {Precision::fp32, Precision::bf16}) {
         const auto schedule = [&](int64_t layers) {
           ModelConfig c = config_of(find_model_size("micro"));
@@ -119,7 +119,7 @@ TEST(RankSchedule, GradientsBecomeCompleteInTheOrderOfTheArena) {
 
 TEST(RankSchedule, ShardedWeightsAreGatheredAsTheStrategyDoes) {
   PlanRequest q = request();
-  for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+  for (const Recompute& recompute : {Recompute::none, Recompute::block}) {
     q.recompute = recompute;
     RankOptions rank;
     rank.device = Device::meta();

@@ -71,7 +71,9 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
   std::string text;
   if (o.steps == 0) return "stopped before the first step: nothing was trained or saved\n";
   if (o.skipped > 0)
-    text = fmt::format("{} update(s) skipped: gradients overflowed at their loss scale\n", o.skipped);
+    text = fmt::format("{} update(s) skipped: {}\n", o.skipped,
+                       r.on_non_finite == OnNonFinite::skip ? "loss or gradients were not finite"
+                                                            : "gradients overflowed at their loss scale");
   if (o.steps_now == 0 && o.steps >= r.steps)
     text += fmt::format("the run in {} has its {} steps already; --steps N continues it, --fresh restarts\n",
                         r.run, o.steps);
@@ -83,6 +85,10 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
   text += prediction_line(o);
   text += input_line(view.input());
   if (const std::string why = o.load.why_unreliable(); !why.empty()) text += why + "\n";
+  if (o.steps_now > 0)
+    text += fmt::format(
+        "first step {:.2f} s after the start; {:.1f} % of the time since the run began in steps\n",
+        o.start_seconds, 100 * o.effective_training);
   if (!o.sample.empty()) text += fmt::format("sample:\n{}\n", indented(o.sample));
   text += fmt::format("model    {}\nmetrics  {}\n", o.checkpoint, o.metrics);
   return text;
@@ -111,6 +117,8 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
               {"stall_ms", nullptr},
               {"parameters", outcome.parameters},
               {"skipped", outcome.skipped},
+              {"start_seconds", nullptr},
+              {"effective_training", nullptr},
               {"strategy", request.strategy},
               {"ranks", request.ranks},
               {"tp", request.tensor_ranks},
@@ -128,6 +136,10 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
     if (outcome.totals.seconds > 0) result["tokens_per_s"] = tokens_per_second(outcome.totals);
     if (outcome.step_seconds()) result["step_ms"] = 1e3 * *outcome.step_seconds();
     if (outcome.predicted_step) result["predicted_step_ms"] = 1e3 * *outcome.predicted_step;
+    if (outcome.steps_now > 0) {
+      result["start_seconds"] = outcome.start_seconds;
+      result["effective_training"] = outcome.effective_training;
+    }
     if (view.input().steps > 0) result["host_wait_ms"] = view.input().host_wait_ms();
     if (view.input().stall_ms()) result["stall_ms"] = *view.input().stall_ms();
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;

@@ -27,7 +27,8 @@ KeptMetrics keep_metrics(std::string_view text, int64_t last_step) {
           parse_json(line, {.max_bytes = std::size_t{1} << 16, .max_values = 1000}, "metrics.jsonl");
       const JsonValue root(document, "metrics.jsonl");
       if (root.at("step").integer(0, INT64_MAX) > last_step) continue;
-      if (root.has("loss")) kept.losses.push_back(root.at("loss").number());
+      if (root.has("loss") && !root.at("loss").raw().is_null())
+        kept.losses.push_back(root.at("loss").number());
       kept.text.append(line).push_back('\n');
     } catch (const Error&) {
       continue;  // not one of ours; the run's truth is in its checkpoints, not here

@@ -45,6 +45,7 @@ void TrainStep::micro_step(bool first) {
 void TrainStep::reduce_gradients() {  // over micro-steps and ranks
   model_.params().finish_gradients(ctx_);
   strategy_.finish_gradients();
+  if (own_squares_.defined()) check_summed_gradients();
   if (canonical_) return canonical_->sum(io_.scalars());
   square_sum(ctx_, strategy_.own_grads(model_.params()), io_.scalars());
   strategy_.reduce_scalars(io_.scalars());
@@ -54,7 +55,7 @@ void TrainStep::update() {
   const PhaseGuard phase(ctx_, Phase::update);
   reduce_gradients();
   finish_step_scalars(ctx_, io_.scalars(), options_.max_norm, optimizer_->rates(),
-                      scales_loss() ? options_.loss_scale.interval : 0);
+                      scales_loss() ? options_.loss_scale.interval : 0, options_.max_skips);
   optimizer_->step(ctx_,
                    io_.scalars());  // of this rank's spans; writes nothing in a step that was not finite
   strategy_.after_update();         // other ranks' come back

@@ -1,6 +1,7 @@
 // The training step. step.cpp is the whole flow on one screen.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@
 
 namespace kiln {
 
+enum class OnNonFinite : uint8_t { stop, skip, dump };
+
 struct StepOptions {
   int64_t batch = 1;    // of a micro-step, on this rank
   int64_t context = 1;  // tokens of a sequence
@@ -24,7 +27,13 @@ struct StepOptions {
   bool canonical = false;
   OptimizerOptions optimizer;
   LossScaling loss_scale;  // of the precisions that scale the loss; the others leave it alone
-  bool graph = true;       // capture and replay where the device can
+  // Steps in a row that may leave out their update because loss or gradients are not finite; one more is bad.
+  // Whoever sets it calls finish() after each step: the explanation wants the weights the step started from.
+  int64_t max_skips = 0;
+  // Of ranks that all update the same gradients: each looks at all of those it updates, and not only at those
+  // whose squares it sums. Reads the gradients once more.
+  bool check_summed_grads = false;
+  bool graph = true;  // capture and replay where the device can
   std::optional<bool>
       prefetch;  // batches are copied during the step before; default: where the device has streams
 };
@@ -33,6 +42,19 @@ struct StepOptions {
 // accumulates.
 ParamLayout layout_for(Precision precision, const StepOptions& step, int world = 1, bool sharded = false);
 ParamLayout layout_for(Precision precision, const StepOptions& step, int world, const Strategy& strategy);
+
+// A step whose loss or gradients were not finite, as it was found when it was run again.
+struct BadStep {
+  int64_t step = 0;
+  std::string what;      // which tensor was the first, and on which rank
+  bool skipped = false;  // its update was left out; else the run ends
+  int64_t in_row = 0;    // such steps up to here
+  double loss = 0, square_sum = 0;
+  std::vector<HostBatch> batches;  // its micro-batches
+  std::string tensor;              // the first on this rank that was not finite; empty: there was none
+  Shape shape;
+  std::vector<float> values;  // of it
+};
 
 class TrainStep {
  public:
@@ -51,6 +73,10 @@ class TrainStep {
   void refresh();
   void restore(
       const StepScalars& last);  // resumes after that step; weights and moments are the caller's to bring
+
+  // Called for each step that is not finite, on every rank: before run() or finish() throws, or instead of
+  // it.
+  void on_bad_step(std::function<void(const BadStep&)> tell) { tell_bad_ = std::move(tell); }
 
   const Optimizer& optimizer() const { return *optimizer_; }
   const Tensor& scalars() const { return io_.scalars(); }  // the step's record, one StepScalars on the device
@@ -73,9 +99,13 @@ class TrainStep {
   static StepOptions checked(const StepOptions& options);
   void check_arguments(std::span<const HostBatch> micro_batches, double lr) const;
   void check_finite(const StepScalars& result);
-  Error explain(const StepScalars& result);
-  void replay(int64_t attempt);
-  std::string bad_gradient();
+  BadStep diagnose(const StepScalars& result, const char*& remedy);
+  void find_bad_weight(BadStep& bad);
+  std::string first_of_ranks(const std::string& mine, int64_t op = 0);
+  void replay(int64_t attempt, OpObserver& finder);
+  void explain_sum(BadStep& bad, const char*& remedy);
+  void find_bad_gradient(BadStep& bad);
+  void check_summed_gradients();
   void forget_graphs();
 
   RankContext& ctx_;
@@ -85,12 +115,15 @@ class TrainStep {
   std::unique_ptr<Optimizer> optimizer_;
   StepIo io_;
   std::optional<CanonicalScalars> canonical_;
-  Tensor loss_grad_;  // [1]: this rank's and micro-step's share of the mean, times the loss scale
+  Tensor own_squares_;  // a StepScalars, where summed gradients are checked
+  Tensor loss_grad_;    // [1]: this rank's and micro-step's share of the mean, times the loss scale
   PrivatePool pool_;
   CapturedRegion first_micro_, next_micro_, update_;  // the first micro-step writes gradients, later ones add
   int64_t attempt_ = 0;                               // steps queued whole
   int64_t restored_ = 0;                              // of them, those of an earlier process
+  int64_t explained_ = 0;                             // the last step that was skipped and explained
   std::optional<double> stall_ms_;
+  std::function<void(const BadStep&)> tell_bad_;
   std::optional<Error> bad_;  // thrown again by every later call: the ring will not hold that batch for long
 };
 

@@ -84,6 +84,16 @@ void StepIo::load(int micro_step) {
 
 void StepIo::reload(int64_t attempt, int micro_step) { copy_batch(slot(attempt), micro_step); }
 
+std::vector<HostBatch> StepIo::batches(int64_t attempt) const {
+  std::vector<HostBatch> all;
+  const auto size = static_cast<std::size_t>(size_);
+  for (int i = 0; reads_tokens_ && i < micro_steps_; ++i) {
+    const int32_t* const tokens = batch(slot(attempt), i);
+    all.push_back({{tokens, size}, {tokens + size, size}});
+  }
+  return all;
+}
+
 void StepIo::copy_batch(const Slot& s, int micro_step) {
   ctx_.backend().copy_to_device(ids_.raw(), batch(s, micro_step), ids_.bytes().value, ctx_.compute());
 }

@@ -33,14 +33,15 @@ class StepIo {
   const Tensor& scalars() const { return scalars_; }  // StepScalars, fixed
   bool prefetches() const { return ahead_.has_value(); }
 
-  void check(const HostBatch& batch) const;       // of the right size
-  void begin(int64_t attempt, double lr);         // queues the scalars of a step
-  void take(std::span<const HostBatch> batches);  // of all its micro-steps, which are free after that
-  void load(int micro_step);                      // queues one of them into the fixed place, in order
-  void reload(int64_t attempt, int micro_step);   // the same from the ring: for a replay
-  void end();                                     // queues the results' way back
-  StepScalars result(int64_t attempt);            // waits for that step only
-  void restore(const StepScalars& scalars);       // as if that step had just ended
+  void check(const HostBatch& batch) const;               // of the right size
+  void begin(int64_t attempt, double lr);                 // queues the scalars of a step
+  void take(std::span<const HostBatch> batches);          // of all its micro-steps, which are free after that
+  void load(int micro_step);                              // queues one of them into the fixed place, in order
+  void reload(int64_t attempt, int micro_step);           // the same from the ring: for a replay
+  void end();                                             // queues the results' way back
+  std::vector<HostBatch> batches(int64_t attempt) const;  // in the ring: good for two more steps
+  StepScalars result(int64_t attempt);                    // waits for that step only
+  void restore(const StepScalars& scalars);               // as if that step had just ended
 
   // Of a step whose result has been had: how long the compute stream was stalled waiting for its batches.
   // Nothing where that is not measured.

@@ -43,6 +43,10 @@ TrainStep::TrainStep(RankContext& ctx, Model& model, Strategy& strategy, const S
       next_micro_(ctx, pool_, options.graph && strategy.can_capture()),
       update_(ctx, pool_, options.graph && strategy.can_capture()) {
   if (options.canonical) canonical_.emplace(ctx, model.params(), strategy);
+  int64_t updated = 0, summed = 0;
+  for (const ParamSpan& span : optimizer_->spans()) updated += span.grad.numel();
+  for (const Tensor& piece : strategy.own_grads(model.params())) summed += piece.numel();
+  if (options.check_summed_grads && updated > summed) own_squares_ = make_step_scalars(ctx);
   const DType dtype = stat_dtype(model.params().values().dtype());
   loss_grad_ = ctx.empty({1}, dtype, Tag::activation);
   const double one_grad_scale = grad_scale();

@@ -73,7 +73,7 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
 }
 
 void ConsoleView::on_step(const StepReport& r) {
-  losses_.push_back(r.loss);
+  if (std::isfinite(r.loss)) losses_.push_back(r.loss);  // not of a step that was skipped
   last_step_ = r.step;
   if (r.step > setup_.first_step + 1) {
     seconds_ += r.seconds;
@@ -99,7 +99,9 @@ void ConsoleView::print_line(const StepReport& r) {
   const std::string scale = r.loss_scale == 1 ? "" : fmt::format("  scale {}", plain(r.loss_scale, 6));
   std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  ", r.step,
                                  std::to_string(steps_).size(), steps_, r.loss, r.lr);
-  line += r.skipped ? "overflowed, skipped" : fmt::format("norm {:.3f}", r.grad_norm);
+  line += r.skipped && r.loss_scale == 1 ? "not finite, skipped"
+          : r.skipped                    ? "overflowed, skipped"
+                                         : fmt::format("norm {:.3f}", r.grad_norm);
   line += scale;
   if (rate > 0) {
     const double left = static_cast<double>(steps_ - r.step) * static_cast<double>(setup_.tokens_per_step);

@@ -172,8 +172,8 @@ void square_sum(RankContext& ctx, std::span<const Tensor> grads, const Tensor& s
 }
 
 void finish_step_scalars(RankContext& ctx, const Tensor& scalars, double max_norm, const StepRates& rates,
-                         int64_t scale_interval) {
-  const FinishStepScalarsProblem p{max_norm, rates, scale_interval};
+                         int64_t scale_interval, int64_t max_skips) {
+  const FinishStepScalarsProblem p{max_norm, rates, scale_interval, max_skips};
   OpCall<FinishStepScalarsOp> call(ctx, p);
   call.run({p, scalars}, {});
 }

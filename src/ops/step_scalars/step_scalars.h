@@ -34,6 +34,7 @@ struct StepScalars {
   int64_t skipped = 0;     // updates left out because gradients overflowed
   int64_t skip = 0;        // 1: the update of the step just finished is one of them
   double unscale = 1;  // 1 / the scale of the step just finished: whoever reads gradients multiplies by it
+  int64_t skips_in_row = 0;  // updates left out one after the other because something was not finite
 
   KILN_HD bool updates() const { return bad_attempt == 0 && skip == 0; }
   KILN_HD double grad_factor() const { return clip * unscale; }  // what an optimizer multiplies gradients by
@@ -134,6 +135,7 @@ struct FinishStepScalarsProblem {
   double max_norm;  // 0: no clipping
   StepRates rates = {};
   int64_t scale_interval = 0;  // of LossScaling
+  int64_t max_skips = 0;  // steps in a row that are left out where they are not finite; 0: the first is bad
 };
 
 struct FinishStepScalarsForward {
@@ -153,7 +155,7 @@ struct FinishStepScalarsOp {
 };
 
 void finish_step_scalars(RankContext& ctx, const Tensor& scalars, double max_norm,
-                         const StepRates& rates = {}, int64_t scale_interval = 0);
+                         const StepRates& rates = {}, int64_t scale_interval = 0, int64_t max_skips = 0);
 
 // --- loss_gradient: the gradient backward starts from, share * loss_scale
 
@@ -200,11 +202,16 @@ KILN_HD inline void finish(StepScalars& s, const FinishStepScalarsProblem& p) {
       s.good_steps = 0;
       s.skipped += 1;
       s.skip = 1;
+    } else if (s.skips_in_row < p.max_skips) {
+      s.skips_in_row += 1;
+      s.skipped += 1;
+      s.skip = 1;
     } else {
       s.bad_attempt = s.attempt;
     }
   }
   if (!s.updates()) return;
+  s.skips_in_row = 0;
   s.step += 1;
   s.rate1_power *= p.rates.one;
   s.rate2_power *= p.rates.two;

@@ -22,7 +22,7 @@ Json to_json(const StepScalars& s) {
           {"bad_attempt", s.bad_attempt},
           {"beta1_power", s.rate1_power},
           {"beta2_power", s.rate2_power},
-          {"loss", s.loss},
+          {"loss", kept(s.loss)},
           {"square_sum", kept(s.square_sum)},
           {"grad_norm", kept(s.grad_norm)},
           {"clip", kept(s.clip)},

@@ -93,8 +93,20 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
                {"predicted_step_ms", s.predicted_step ? Json(1e3 * *s.predicted_step) : Json()},
                {"generation", generation},
                {"first_step", s.first_step}};
+  if (s.began > 0) page["began"] = s.began;
   if (!r.inject.empty()) page["inject"] = r.inject;
   return page.dump(2) + "\n";
+}
+
+double began_of(const std::string& record) {
+  try {
+    const Json page =
+        parse_json(record, {.max_bytes = std::size_t{1} << 20, .max_values = 10'000}, "run.json");
+    const JsonValue root(page, "run.json");
+    return root.has("began") ? root.at("began").number() : 0;
+  } catch (const Error&) {  // the checkpoints have what counts
+    return 0;
+  }
 }
 
 std::vector<std::string> changed_options(const std::string& before, const std::string& now) {

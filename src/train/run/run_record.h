@@ -18,6 +18,9 @@ std::string run_record(const TrainRequest& request, const TrainSetup& setup, uin
 // The request as a run config: `kiln train --config FILE` asks for the same run.
 std::string run_config(const TrainRequest& request);
 
+// When the run began, by its run.json; 0 where that does not say.
+double began_of(const std::string& record);
+
 // "lr was 0.001, is 0.0003": what differs between an earlier run.json and this one, among the options.
 std::vector<std::string> changed_options(const std::string& before, const std::string& now);
 

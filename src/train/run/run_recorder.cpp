@@ -1,5 +1,14 @@
 #include "train/run/run_recorder.h"
 
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
 #include "base/error.h"
 #include "train/run/text_generator.h"
 
@@ -20,12 +29,26 @@ std::string sample_text(const TrainRequest& r, const CheckpointParts& parts) {
   return r.prompt + generator.generate(r.prompt.empty() ? "\n" : r.prompt, options).samples.front().text;
 }
 
+// Of the process, whose start the system knows to a hundredth of a second.
+double seconds_since_start() {
+  std::ifstream file("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 2)));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;  // the 22nd, in clock ticks since the machine's start
+  timespec now{};
+  if (!fields || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return 0;
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
+         std::strtod(field.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
 }  // namespace
 
 void RunRecorder::on_step(const StepReport& r) {
   RunTotals& t = state_.totals;
-  if (r.step == 1) t.first_loss = r.loss;
-  t.last_loss = r.loss;
+  if (r.step == 1 && std::isfinite(r.loss)) t.first_loss = r.loss;
+  if (std::isfinite(r.loss)) t.last_loss = r.loss;  // not of a step that was skipped
+  if (!warm_) start_seconds_ = seconds_since_start();
   if (warm_) {
     t.seconds += r.seconds;
     t.tokens += r.tokens;

@@ -27,6 +27,7 @@ class RunRecorder final : public RunListener {
   std::string sample();
 
   const TrainState& state() const { return state_; }
+  double start_seconds() const { return start_seconds_; }  // of this process, to the end of its first step
 
  private:
   const TrainRequest& request_;
@@ -36,6 +37,7 @@ class RunRecorder final : public RunListener {
   CheckpointManager& saver_;
   const BatchLoader& loader_;
   TrainState state_;
+  double start_seconds_ = 0;
   bool warm_ = false;  // the first step of a process also warms everything up
 };
 

@@ -54,6 +54,9 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::optional<int64_t> save_every;  // a tenth of the steps, from 50 to 1000
   int keep = 3;
   bool stop_on_save_error = false;
+  OnNonFinite on_non_finite = OnNonFinite::stop;  // a step whose loss or gradients are not finite
+  int64_t max_skips = 10;                         // such steps in a row; one more ends the run
+  int64_t check_replicas = 0;       // steps between comparisons of what ranks hold alike; 0: never
   std::vector<std::string> inject;  // faults, as parse_injection takes them
   int64_t sample_every = 0;         // steps; 0: only after the last
   int64_t sample_tokens = 80;       // 0: never
@@ -105,6 +108,7 @@ struct TrainSetup {
   std::string isa;
   std::string transport;  // what carries the ranks' collectives
   std::string products;   // where the choices of its GEMM algorithms are kept; empty: the library's own
+  double began = 0;       // of the whole run: seconds since 1970, by this machine's clock
   std::vector<double> earlier_losses;  // of the steps that an earlier part did, where its metrics are there
 };
 
@@ -113,7 +117,7 @@ struct TrainOutcome {
   int64_t steps_now = 0;   // of them, those of this process
   std::string checkpoint;  // the last good one
   int64_t parameters = 0;
-  int64_t skipped = 0;  // updates a loss scale left out, of the whole run
+  int64_t skipped = 0;  // updates left out, by a loss scale or --on-non-finite skip, of the whole run
   RunTotals totals;     // of the whole run
   int64_t tokens_per_step = 0;
   std::optional<double> predicted_step = {};  // seconds, before the first one
@@ -125,7 +129,9 @@ struct TrainOutcome {
   std::string transport;  // what carried the ranks' collectives
   std::string metrics;    // metrics.jsonl of the whole run
   bool metrics_complete = true;
-  HostLoad load;  // while it trained
+  HostLoad load;                  // while it trained
+  double start_seconds = 0;       // from the start of this process to the end of its first step
+  double effective_training = 0;  // the share of the time since the run began that went into steps that count
 };
 
 class TrainView : public RunListener {

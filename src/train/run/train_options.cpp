@@ -21,6 +21,8 @@ namespace {
 
 constexpr int64_t kMany = int64_t{1} << 40;
 constexpr std::string_view kOnSaveError[] = {"continue", "stop"};
+constexpr NamedValue<OnNonFinite> kOnNonFinite[] = {
+    {"stop", OnNonFinite::stop}, {"skip", OnNonFinite::skip}, {"dump", OnNonFinite::dump}};
 
 TextForm<bool> on_save_error_form() {
   return {[](const std::string& text) { return which_name("--on-save-error", text, kOnSaveError) == 1; },
@@ -122,6 +124,13 @@ void add_run_options(Options& o, TrainRequest& r) {
   o.opt("--on-save-error", r.stop_on_save_error, on_save_error_form(),
         "continue, or stop, when a checkpoint cannot be written")
       .was_value("go-on", "continue");
+  o.opt("--on-non-finite", r.on_non_finite, kOnNonFinite,
+        "at a step whose loss or gradients are not finite: {}; dump stops too, and keeps what the step was "
+        "made of");
+  o.opt("--max-skips", r.max_skips, between<int64_t>(1, kMany),
+        "steps in a row that --on-non-finite skip leaves out; one more ends the run");
+  o.opt("--check-replicas", r.check_replicas, between<int64_t>(0, kMany),
+        "steps between comparisons of what ranks hold alike; 0: never");
   o.opt("--inject", r.inject, "fault to inject, to test a set-up: kill, stall, slow, nan, flip, enospc, eio")
       .value("KIND:KEY=VALUE,...")
       .repeat()
@@ -209,6 +218,8 @@ StepOptions step_of(const TrainRequest& r) {
   }
   s.max_norm = r.clip;
   s.loss_scale = r.loss_scale;
+  s.max_skips = r.on_non_finite == OnNonFinite::skip ? r.max_skips : 0;
+  s.check_summed_grads = true;
   s.graph = r.graph != "off" && r.inject.empty();  // a graph's ops cannot be watched one by one
   if (r.prefetch != "auto") s.prefetch = r.prefetch == "on";
   s.optimizer = r.optimizer;
@@ -266,6 +277,7 @@ RunOptions run_options_of(const TrainRequest& r) {
   o.save_every = save_every_of(r);
   o.sample_every = r.sample_tokens > 0 ? r.sample_every : 0;
   o.overfit_one_batch = r.overfit;
+  o.results_at_once = r.on_non_finite != OnNonFinite::stop;
   return o;
 }
 
@@ -326,6 +338,10 @@ void check_request(const TrainRequest& r) {
                     r.batch < data_ranks ? ": some ranks would have no sequence"
                                          : ": the batch does not divide among them"),
                 cat("--batch ", (r.batch / data_ranks + 1) * data_ranks, " does"), ErrorKind::usage);
+  if (r.check_replicas > 0 && data_ranks < 2)
+    throw Error(
+        cat("--check-replicas is ", r.check_replicas, ", and no two ranks hold the same part of the model"),
+        "leave it out, or take more --ranks", ErrorKind::usage);
   check_injections(parse_injections(r.inject), {.ranks = r.ranks,
                                                 .steps = r.steps,
                                                 .save_every = save_every_of(r),

@@ -1,5 +1,6 @@
 #include "train/run/train_setup.h"
 
+#include <chrono>
 #include <filesystem>
 
 #include "base/atomic_file.h"
@@ -28,13 +29,20 @@ TrainSetup describe_setup(const TrainRequest& r, RankContext& ctx, const Model& 
   return s;
 }
 
-void record_setup(const RunFolder& run, const TrainRequest& r, const TrainSetup& setup, TrainView& view) {
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void record_setup(const RunFolder& run, const TrainRequest& r, TrainSetup& setup, TrainView& view) {
   const std::string path = run.file("run.json");
-  const std::string now = run_record(r, setup, run.generation());
+  setup.began = seconds_since_1970();
+  std::string now = run_record(r, setup, run.generation());
   if (!setup.resumed.empty() && std::filesystem::exists(path)) {
     try {
-      for (const std::string& change :
-           changed_options(read_small_file(path, std::size_t{1} << 20, "a run.json"), now))
+      const std::string before = read_small_file(path, std::size_t{1} << 20, "a run.json");
+      if (const double began = began_of(before); began > 0) setup.began = std::min(setup.began, began);
+      now = run_record(r, setup, run.generation());
+      for (const std::string& change : changed_options(before, now))
         view.on_warning(cat("resuming with other options: ", change));
     } catch (const Error& e) {  // the checkpoints have what counts
       view.on_warning(cat("cannot tell which options changed: ", e.what()));

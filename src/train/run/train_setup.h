@@ -10,8 +10,9 @@ namespace kiln {
 TrainSetup describe_setup(const TrainRequest& request, RankContext& ctx, const Model& model,
                           const MemoryStats& predicted, const TrainingText& text);
 
-// run.json of this part in place of the one before, whatever changed said aloud.
-void record_setup(const RunFolder& run, const TrainRequest& request, const TrainSetup& setup,
-                  TrainView& view);
+double seconds_since_1970();
+
+// run.json of this part in place of the one before, whatever changed said aloud. Fills in when the run began.
+void record_setup(const RunFolder& run, const TrainRequest& request, TrainSetup& setup, TrainView& view);
 
 }  // namespace kiln

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "device/device_room.h"
 #include "device/gpu_info.h"
-#include "dist/launch/rank_agreement.h"
 #include "dist/launch/transports.h"
 #include "model/hf_folder.h"
 #include "train/presets.h"
@@ -80,31 +79,6 @@ TrainOutcome TrainingRank::run() {
   TrainOutcome outcome = first_ ? train_and_speak() : train_beside();
   report_injections();
   return outcome;
-}
-
-void TrainingRank::inject_faults() {
-  if (request_.inject.empty()) return;
-  const std::vector<Injection> all = parse_injections(request_.inject);
-  const bool threads = comm_.world() > 1 && !find_transport(comm_.transport()).processes;
-  for (const Injection& i : all) {
-    if (first_) view_.on_warning(cat("FAULT INJECTION IS ON, because --inject asks for it: ", i.text));
-    if (threads && i.kind == FaultKind::stall && i.seconds == 0)
-      throw Error(cat("--inject ", i.text, ": ranks that are threads cannot be stopped one by one"),
-                  "say how long with seconds=N, or start processes: kiln run --nproc N -- train ...",
-                  ErrorKind::usage);
-  }
-  injector_ = std::make_shared<Injector>(all, ctx_);
-  injector_->at(FaultPoint::init);
-}
-
-void TrainingRank::report_injections() {
-  if (!injector_) return;
-  injector_->at(FaultPoint::finalize);
-  std::string mine;
-  for (const std::string& text : injector_->not_happened()) mine += cat(mine.empty() ? "" : " ", text);
-  for (const std::string& text : all_gather_text(ctx_, comm_, mine, "faults that did not happen")) {
-    if (first_ && !text.empty()) view_.on_warning(cat("injected faults that did not happen: ", text));
-  }
 }
 
 void TrainingRank::share_out(const TrainingText& text) {
@@ -256,6 +230,7 @@ void TrainingRank::make_step() {
     place_->data().observe(ctx_, injector_);
   }
   step_ = std::make_unique<TrainStep>(ctx_, *model_, strategy, shape_);
+  step_->on_bad_step([this](const BadStep& bad) { on_bad_step(bad); });
   if (!found_) return;
   load_checkpoint(*found_, parts());
   strategy.after_update();  // a rank may have read no more than it updates
@@ -275,13 +250,9 @@ RunOptions TrainingRank::options() {
   RunOptions options = run_options_of(request_);
   options.first = state_.step();
   if (!samples()) options.sample_every = 0;
-  if (injector_) options.hooks.push_back(injector_.get());
+  add_hooks(options);
   if (comm_.world() > 1) options.agree_to_stop = agreement(ctx_, comm_, options.first);
   return options;
-}
-
-SaveOptions TrainingRank::save_options() const {
-  return {request_.keep, request_.stop_on_save_error, injector_.get()};
 }
 
 TrainOutcome TrainingRank::train_beside() {
@@ -316,6 +287,9 @@ TrainOutcome TrainingRank::train_and_speak() {
   outcome.predicted_step = setup.predicted_step;
   outcome.skipped = step_->finish().skipped;
   outcome.metrics_complete = metrics.complete();
+  outcome.start_seconds = keeper.start_seconds();
+  const double since = seconds_since_1970() - setup.began;
+  if (since > 0) outcome.effective_training = std::min(1.0, outcome.totals.seconds / since);
   if (outcome.steps_now > 0) view_.on_memory(ctx_.allocator().stats());
   if (!stop_ && outcome.steps > 0 && samples()) outcome.sample = keeper.sample();
   return outcome;

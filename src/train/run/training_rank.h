@@ -7,7 +7,9 @@
 
 #include "dist/launch/parallel_rank.h"
 #include "train/inject/injector.h"
+#include "train/replica_check.h"
 #include "train/run/run_recorder.h"
+#include "train/run/straggler_watch.h"
 #include "train/run/train_ranks.h"
 
 namespace kiln {
@@ -37,7 +39,9 @@ class TrainingRank {
   void make_step();        // model and step, with the checkpoint's values or fresh ones
   CheckpointParts parts() const;
   RunOptions options();
+  void add_hooks(RunOptions& options);
   SaveOptions save_options() const;
+  void on_bad_step(const BadStep& bad);
   void report_injections();     // those that did not happen
   TrainOutcome train_beside();  // the first rank
   TrainOutcome train_and_speak();
@@ -71,6 +75,8 @@ class TrainingRank {
   std::optional<RunChoice> choice_;
   std::optional<TuneFile> tuning_;
   std::unique_ptr<Model> model_;
+  std::optional<ReplicaCheck> replicas_;
+  std::optional<StragglerWatch> stragglers_;
   std::shared_ptr<Injector> injector_;  // null: nothing is injected
   std::unique_ptr<TrainStep> step_;
 };

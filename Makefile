@@ -112,11 +112,12 @@ results: cuda ## measure the tables of docs/results on this GPU, beside PyTorch,
 
 # In this order: what is quick to fail comes first.
 .PHONY: check
-check: check-format check-warnings check-memory check-asan check-tsan check-fuzz check-tidy ## all of the below; before a change is called done
+check: check-format check-warnings check-chaos check-memory check-asan check-tsan check-fuzz check-tidy ## all of the below; before a change is called done
 	@echo
 	@echo "make check passed:"
 	@echo "  format     clang-format-19 on every source file; types defined once (tools/one_definition.sh)"
 	@echo "  warnings   g++ -Wall -Wextra -Werror, optimised, in the tree of every day (build)"
+	@echo "  chaos      runs whose ranks were killed at random and at every point end in the bits of calm ones"
 	@echo "  memory     every allocation of a small training run has failed, each in a run of its own"
 	@echo "  asan       test suite under address and undefined-behaviour sanitizers, KILN_ALLOC=raw (build-asan)"
 	@echo "  tsan       test suite under thread sanitizer (build-tsan)"
@@ -134,6 +135,11 @@ check-warnings: ## g++ with warnings as errors
 	@$(INSTALL) build mpi test
 	@$(CONFIGURE) release -DKILN_WERROR=ON
 	@cmake --build --preset release -j$(JOBS)
+
+.PHONY: check-chaos
+check-chaos: build ## ranks killed at random and at every point of a step and a save: the bits of a calm run
+	@tools/chaos.py build/kiln --cycles 12
+	@tests/faults/kill_points.py build/kiln mpi 2 || [ $$? = 77 ]
 
 # In `make test` some hundred of them.
 .PHONY: check-memory
@@ -172,6 +178,13 @@ check-tidy: ## clang-tidy finds nothing
 	@$(CONFIGURE) release -DKILN_WERROR=ON
 	@cmake --build --preset release -j$(JOBS) --target kiln_build_id
 	@tools/tidy.sh build $(JOBS)
+
+.PHONY: soak
+soak: ## every row of docs/reliability.md by its command, a line each into runs/soak.log (hours)
+	@$(INSTALL) build mpi test
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS)
+	@tools/reliability.py run --log runs/soak.log
 
 # Not part of check: most machines have no GPU. Asked for first, so that nothing is built in vain.
 .PHONY: check-gpu

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/one_line.h"
+#include "base/plain_number.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
 #include "kiln/console/stop_on_signals.h"
@@ -54,8 +55,8 @@ double tokens_per_second(const RunTotals& t) {
 std::string prediction_line(const TrainOutcome& o) {
   const std::optional<double> took = o.step_seconds();
   if (!o.predicted_step || !took) return {};
-  return fmt::format("a step took {:.4g} ms, {:.4g} predicted ({:+.1f} %)\n", 1e3 * *took,
-                     1e3 * *o.predicted_step, 100 * (*o.predicted_step / *took - 1));
+  return fmt::format("a step took {} ms, {} predicted ({:+.1f} %)\n", plain(1e3 * *took, 4),
+                     plain(1e3 * *o.predicted_step, 4), 100 * (*o.predicted_step / *took - 1));
 }
 
 // Where a run that waits for its data has its time.

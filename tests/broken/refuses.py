@@ -40,6 +40,10 @@ TIMED = {
     "measure": (STEP + "--precision fp32,bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     "compare": (STEP + "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     "diff": (STEP + "precision=fp32 precision=bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    "plan": (MODEL + "--check --devices 2 --batch 8 --link latency=50us,bandwidth=1GB/s --candidates 1 --rounds 1 "
+             "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
+    # The models of a calibration are too small for a mistake in the last row of a large size.
+    "doctor": ("--calibrate --seconds 1 --threads 2".split(), "swiglu", (COPY, BACKWARD, DECAY)),
     "ablate": (STEP + "--only fused_swiglu --steps 2 --warmup 1 --gate-steps 2".split(), "swiglu",
                (COPY, LAST, BACKWARD)),
 }
@@ -49,7 +53,7 @@ NOT_TIMED = {
     "tune": "GPUs only: on the CPU there is nothing to tune",
     "study": "its parts are the commands above, in processes of their own",
     "run": "starts one of the commands above",
-    "doctor": "times copies and multiply-adds, no op of a table",
+    "fit": "bytes; its seconds are of a model of the machine",
     "train": "tokens a second of a run are no row of a table",
     "sample": "as train",
     "eval": "as train",

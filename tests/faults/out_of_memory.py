@@ -81,7 +81,7 @@ class Case:
         """What the run has printed, without times and places."""
         page = json.loads(text)
         return {k: v for k, v in page.items()
-                if k not in ("tokens_per_s", "of_peak", "host_wait_ms", "stall_ms", "checkpoint", "run", "metrics")}
+                if k not in ("tokens_per_s", "step_ms", "load", "start_seconds", "effective_training", "of_peak", "host_wait_ms", "stall_ms", "checkpoint", "run", "metrics")}
 
     def files_of(self, run):
         """The tensors of each checkpoint that counts as one."""

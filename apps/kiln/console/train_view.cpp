@@ -64,7 +64,7 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
           : fmt::format("machine  {} thread{}, {}, {:.0f} GFLOP/s FMA rate{}, just measured\n", s.threads,
                         s.threads == 1 ? "" : "s", s.isa, s.peak_flops / 1e9,
                         r.ranks > 1 ? " of all ranks" : "");
-  if (s.predicted_step) text += fmt::format("predict  {:.4g} ms a step\n", 1e3 * *s.predicted_step);
+  if (s.predicted_step) text += fmt::format("predict  {} ms a step\n", plain(1e3 * *s.predicted_step, 4));
   if (!s.resumed.empty()) text += fmt::format("resumed  after step {}, from {}\n", s.first_step, s.resumed);
   if (!s.products.empty() && !s.resumed.empty()) text += fmt::format("GEMMs    tuned in {}\n", s.products);
   text += memory_table(s.groups, s.model.tied, s.memory);

@@ -8,10 +8,12 @@
 #include "base/atomic_file.h"
 #include "base/build_info.h"
 #include "base/error.h"
+#include "base/stop.h"
 #include "device/cpu/host_limits.h"
 #include "device/gpu_info.h"
 #include "perf/timing/cpu_clock.h"
 #include "rows/result_log.h"
+#include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/ranks/allreduce.h"
 
@@ -19,6 +21,8 @@ namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int kCheckedShape = 1;  // a small one
 
 double memory_of(const Device& device) {
   for (const GpuInfo& gpu : device.type == DeviceType::cuda ? list_gpus() : std::vector<GpuInfo>()) {
@@ -69,6 +73,21 @@ std::vector<CalibratedLink> measured_links(const CalibrateRequest& request) {
   return links;
 }
 
+// What is to be timed computes what it should: the ops and steps of a model of the design, in every format
+// and preset. The others differ in size alone.
+void check_steps(const CalibrateRequest& request, const std::function<void(const std::string&)>& progress) {
+  StepGate gate("", progress);
+  for (const CalibrationStep& step : calibration_steps(request.device)) {
+    if (step.shape != kCheckedShape) continue;
+    const StepSpec spec = step.spec(request.device.type);
+    const RankOptions rank = step.rank(request.device, request.threads, request.seed);
+    const GateReport report = gate.check({spec, rank, plan_step(spec, rank).ops, {}, request.stop});
+    if (!report.passed())
+      throw Error(fmt::format("nothing is calibrated: the gate of {} {} has not passed: {}",
+                              name_of(step.precision), step.preset, report.reason));
+  }
+}
+
 }  // namespace
 
 CalibrateReport calibrate(const CalibrateRequest& request,
@@ -79,8 +98,11 @@ CalibrateReport calibrate(const CalibrateRequest& request,
   const auto begun = Clock::now();
   const LoadWatch load;
   const Machine machine = machine_of(request.device, request.threads);
-  progress("measuring rates");
   CalibrateReport report;
+  progress("checking the steps");
+  report.stopped = !done_unless_stopped([&] { check_steps(request, progress); });
+  if (report.stopped) return report;
+  progress("measuring rates");
   report.hardware = measured_rates(request, machine);
   const Samples samples = take_samples({.device = request.device,
                                         .hardware = report.hardware,

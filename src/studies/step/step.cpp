@@ -174,8 +174,8 @@ void run_row(const BenchStepRequest& request, StepGate& gate, StepPredictor& pre
     if (!plan_row(request, row)) return;
     predict_row(predictor, row);
     if (row.foreseen)
-      progress(fmt::format("{} {}: {:.4g} ms predicted", row.size.name, row.variant_set(),
-                           1e3 * row.foreseen->total()));
+      progress(cat(row.size.name, " ", row.variant_set(), ": ", plain(1e3 * row.foreseen->total(), 4),
+                   " ms predicted"));
     const auto checking = Clock::now();
     if (!check_row(request, gate, row)) return;
     time_steps(request, rank, full, row, begun + (Clock::now() - checking));

@@ -177,7 +177,7 @@ TEST_F(Faults, AFlippedBitIsFoundByTheNextComparisonWithRankAndTensor) {
 }
 
 TEST_F(Faults, ASlowRankIsNamedWithin20Steps) {
-  TrainRequest r = request("slow", {"slow:rank=1,factor=8"});
+  TrainRequest r = request("slow", {"slow:rank=1,factor=60"});
   r.steps = 20;
   r.save_every = 0;
   EXPECT_EQ(run(r), "");

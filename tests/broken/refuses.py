@@ -40,7 +40,7 @@ TIMED = {
     "measure": (STEP + "--precision fp32,bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     "compare": (STEP + "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     "diff": (STEP + "precision=fp32 precision=bf16 --steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
-    "plan": (MODEL + "--check --devices 2 --batch 8 --link latency=50us,bandwidth=1GB/s --candidates 1 --rounds 1 "
+    "plan": (MODEL + "--check --devices 2 --batch 8 --link latency=50us,bandwidth=1GB/s --candidates 2 --rounds 1 "
              "--steps 2".split(), "swiglu", (COPY, LAST, BACKWARD, DECAY)),
     # The models of a calibration are too small for a mistake in the last row of a large size.
     "doctor": ("--calibrate --seconds 1 --threads 2".split(), "swiglu", (COPY, BACKWARD, DECAY)),
@@ -82,7 +82,7 @@ def commands_of(kiln, *above):
 def times_in(value, path=""):
     """Rows of a document that have a time."""
     if isinstance(value, dict):
-        if any(value.get(key) for key in ("p50_ms", "mean_ms", "steps_ms", "a_ms")):
+        if any(value.get(key) for key in ("p50_ms", "mean_ms", "steps_ms", "a_ms", "of_roofline")):
             yield path, value
             return
         for key, inner in value.items():

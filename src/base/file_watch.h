@@ -1,6 +1,6 @@
 // What a thread asks of the file system, announced before it is done: the seam at which a disk can be made to
-// look full, or a process be killed at a known point of a save. Without a watch an operation costs one pointer
-// check.
+// look full, or a process be killed at a known point of a save. Without a watch an operation costs one
+// pointer check.
 #pragma once
 
 #include <cerrno>

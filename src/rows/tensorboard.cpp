@@ -140,8 +140,7 @@ void EventFile::flush() {
   std::string_view left = pending_;
   if (!append_to(file_, left)) {
     const int why = errno;
-    const bool cut =
-        left.size() == pending_.size() || ::ftruncate(file_, static_cast<off_t>(whole_)) == 0;
+    const bool cut = left.size() == pending_.size() || ::ftruncate(file_, static_cast<off_t>(whole_)) == 0;
     if (pending_.size() > kMostPendingBytes)
       pending_.clear();  // a disk that stays full must not fill memory too
     throw Error(cat("cannot write to ", path_, ": ", std::strerror(why),

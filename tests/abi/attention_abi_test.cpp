@@ -108,14 +108,14 @@ class AttentionAbi : public testing::TestWithParam<Place> {
     p.scale = static_cast<float>(s.scale);
     return p;
   }
-  PlacedTensor placed(int64_t batch, int64_t rows, int64_t heads, int64_t D, Layout layout,
+  PlacedTensor placed(int64_t batch, int64_t rows, int64_t heads, int64_t D, MemoryLayout layout,
                       const char* name = nullptr) {
     return {*memory, dtype(), batch, rows, heads, D, layout, name};
   }
   Scratch scratch(std::size_t bytes) { return {*memory, bytes}; }
   void wait() { memory->synchronize(); }
 
-  void check(const Sizes& s, Layout layout) {
+  void check(const Sizes& s, MemoryLayout layout) {
     const PlacedTensor q = placed(s.B, s.Tq, s.H, s.D, layout, "q"),
                        k = placed(s.B, s.Tk, s.Hkv, s.D, layout, "k"),
                        v = placed(s.B, s.Tk, s.Hkv, s.D, layout, "v"),
@@ -164,16 +164,16 @@ class AttentionAbi : public testing::TestWithParam<Place> {
 };
 
 TEST_P(AttentionAbi, EveryLayout) {
-  for (const Layout layout : {Layout::dense, Layout::padded, Layout::rows_outside})
+  for (const MemoryLayout layout : {MemoryLayout::dense, MemoryLayout::padded, MemoryLayout::rows_outside})
     check({2, 70, 70, 4, 4, 32, true, 0.2}, layout);
 }
 
 TEST_P(AttentionAbi, GroupedHeadsAndMoreKeysThanQueries) {
-  check({3, 33, 97, 6, 2, 16, true, 0.25}, Layout::padded);
-  check({1, 1, 65, 4, 1, 64, false, 0.125}, Layout::dense);
+  check({3, 33, 97, 6, 2, 16, true, 0.25}, MemoryLayout::padded);
+  check({1, 1, 65, 4, 1, 64, false, 0.125}, MemoryLayout::dense);
 }
 
-TEST_P(AttentionAbi, QueriesThatSeeNothing) { check({2, 9, 4, 2, 1, 24, true, 0.3}, Layout::padded); }
+TEST_P(AttentionAbi, QueriesThatSeeNothing) { check({2, 9, 4, 2, 1, 24, true, 0.3}, MemoryLayout::padded); }
 
 // A width or dtype that has no kernel on this device is refused, with a reason; never computed wrongly.
 TEST_P(AttentionAbi, EveryWidthIsRightOrRefused) {
@@ -183,7 +183,7 @@ TEST_P(AttentionAbi, EveryWidthIsRightOrRefused) {
     const char* variant = nullptr;
     const kiln_status status = kiln_attention_variant(owner->context, &p, &variant);
     if (status == KILN_OK) {
-      check(s, Layout::dense);
+      check(s, MemoryLayout::dense);
       continue;
     }
     EXPECT_EQ(status, KILN_NOT_AVAILABLE) << D;
@@ -195,8 +195,10 @@ TEST_P(AttentionAbi, EveryWidthIsRightOrRefused) {
 
 TEST_P(AttentionAbi, ScaleZeroMeansTheUsualOne) {
   const Sizes s{1, 5, 5, 1, 1, 16, false, 0};
-  const PlacedTensor q = placed(1, 5, 1, 16, Layout::dense, "q"), k = placed(1, 5, 1, 16, Layout::dense, "k"),
-                     v = placed(1, 5, 1, 16, Layout::dense, "v"), o = placed(1, 5, 1, 16, Layout::dense);
+  const PlacedTensor q = placed(1, 5, 1, 16, MemoryLayout::dense, "q"),
+                     k = placed(1, 5, 1, 16, MemoryLayout::dense, "k"),
+                     v = placed(1, 5, 1, 16, MemoryLayout::dense, "v"),
+                     o = placed(1, 5, 1, 16, MemoryLayout::dense);
   const kiln_attention_problem p = problem_of(s);
   std::size_t bytes = 0;
   ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &bytes, nullptr), KILN_OK);
@@ -214,7 +216,7 @@ TEST_P(AttentionAbi, ScaleZeroMeansTheUsualOne) {
 
 TEST_P(AttentionAbi, OnlyTheGradientsAskedFor) {
   const Sizes s{1, 20, 20, 2, 2, 16, true, 0.25};
-  const auto make = [&](const char* name) { return placed(1, 20, 2, 16, Layout::dense, name); };
+  const auto make = [&](const char* name) { return placed(1, 20, 2, 16, MemoryLayout::dense, name); };
   const PlacedTensor q = make("q"), k = make("k"), v = make("v"), dout = make("dout"), o = make(nullptr);
   const kiln_attention_problem p = problem_of(s);
   std::size_t forward = 0, backward = 0;
@@ -246,9 +248,9 @@ TEST_P(AttentionAbi, OnlyTheGradientsAskedFor) {
 TEST_P(AttentionAbi, SeveralThreadsShareAContext) {
   constexpr std::size_t kThreads = 4;
   const Sizes s{2, 65, 65, 2, 2, 32, true, 0.2};
-  const PlacedTensor q = placed(2, 65, 2, 32, Layout::dense, "q"),
-                     k = placed(2, 65, 2, 32, Layout::dense, "k"),
-                     v = placed(2, 65, 2, 32, Layout::dense, "v");
+  const PlacedTensor q = placed(2, 65, 2, 32, MemoryLayout::dense, "q"),
+                     k = placed(2, 65, 2, 32, MemoryLayout::dense, "k"),
+                     v = placed(2, 65, 2, 32, MemoryLayout::dense, "v");
   const kiln_attention_problem p = problem_of(s);
   std::size_t bytes = 0;
   ASSERT_EQ(kiln_attention_workspace(owner->context, &p, &bytes, nullptr), KILN_OK);
@@ -256,7 +258,7 @@ TEST_P(AttentionAbi, SeveralThreadsShareAContext) {
   std::vector<Tensor> sums;
   std::vector<Scratch> work;
   for (std::size_t n = 0; n < kThreads; ++n) {
-    outputs.push_back(placed(2, 65, 2, 32, Layout::dense));
+    outputs.push_back(placed(2, 65, 2, 32, MemoryLayout::dense));
     sums.push_back(memory->empty({2 * 2 * 65}, DType::f32));
     work.push_back(scratch(bytes));
   }
@@ -286,7 +288,7 @@ TEST_P(AttentionAbi, NothingToDo) {
       KILN_OK)
       << kiln_last_error();
   p.batch = 1, p.queries = 0;
-  const PlacedTensor k = placed(1, 8, 2, 16, Layout::dense, "k");
+  const PlacedTensor k = placed(1, 8, 2, 16, MemoryLayout::dense, "k");
   EXPECT_EQ(kiln_attention_forward(owner->context, &p, &none, &k.view, &k.view, &none, nullptr, nullptr, 0,
                                    nullptr),
             KILN_OK)
@@ -319,7 +321,7 @@ void VaryingLengths::check_varying(bool on_device) {
     p.host_cu_keys = cu_k.data();
   }
   const auto make = [&](int64_t rows, int64_t heads, const char* name) {
-    return placed(1, rows, heads, D, Layout::padded, name);
+    return placed(1, rows, heads, D, MemoryLayout::padded, name);
   };
   const PlacedTensor q = make(queries, H, "q"), k = make(keys, Hkv, "k"), v = make(keys, Hkv, "v"),
                      dout = make(queries, H, "dout"), o = make(queries, H, nullptr),

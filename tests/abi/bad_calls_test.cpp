@@ -26,7 +26,9 @@ class BadCalls : public testing::Test {
     work = std::make_unique<Scratch>(memory, std::max(forward_bytes, backward_bytes));
     workspace = work->raw();
   }
-  PlacedTensor make(const char* name) { return {memory, DType::f32, kB, kT, kH, kD, Layout::dense, name}; }
+  PlacedTensor make(const char* name) {
+    return {memory, DType::f32, kB, kT, kH, kD, MemoryLayout::dense, name};
+  }
 
   kiln_status forward() {
     return kiln_attention_forward(context, &p, &q.view, &k.view, &v.view, &o.view, lse_data, workspace,

@@ -14,18 +14,18 @@ namespace kiln {
 
 inline constexpr float kUntouched = 7;
 
-enum class Layout { dense, padded, rows_outside };  // the last: [rows, batch, heads, D]
+enum class MemoryLayout { dense, padded, rows_outside };  // the last: [rows, batch, heads, D]
 
 class PlacedTensor {
  public:
   // batch x rows x heads * D; filled with values by name, or, without one, with a value that is never
   // computed.
   PlacedTensor(RankContext& memory, DType dtype, int64_t batch, int64_t rows, int64_t heads, int64_t D,
-               Layout layout, const char* name = nullptr)
+               MemoryLayout layout, const char* name = nullptr)
       : memory_(&memory), batch_(batch), rows_(rows), width_(heads * D) {
-    const int64_t pad = layout == Layout::padded ? 16 : 0;
-    row_stride_ = layout == Layout::rows_outside ? batch * width_ : width_ + pad;
-    batch_stride_ = layout == Layout::rows_outside ? width_ : rows * row_stride_ + 2 * pad;
+    const int64_t pad = layout == MemoryLayout::padded ? 16 : 0;
+    row_stride_ = layout == MemoryLayout::rows_outside ? batch * width_ : width_ + pad;
+    batch_stride_ = layout == MemoryLayout::rows_outside ? width_ : rows * row_stride_ + 2 * pad;
     const int64_t all = batch * rows * (width_ + pad) + 2 * pad * batch + 8;
     std::vector<float> floats(static_cast<std::size_t>(all), kUntouched);
     for (int64_t i = 0; name != nullptr && i < batch * rows * width_; ++i)

@@ -1,7 +1,7 @@
 // Ctrl-C, SIGTERM and a lost terminal as a request: while a StopOnSignals lives, the first signal only sets
 // stop_requested(), so that what is done can be kept, and says so; the second, of any kind, ends the process
-// as if there were no handler. A launcher has processes to end first: it notes the second too, and ends itself by
-// it. Ranks say nothing: their launcher does.
+// as if there were no handler. A launcher has processes to end first: it notes the second too, and ends
+// itself by it. Ranks say nothing: their launcher does.
 #pragma once
 
 #include <array>

@@ -7,7 +7,7 @@
 namespace kiln {
 namespace {
 
-TracedSteps traced(const SampleRequest& request, const CalibrationStep& step, int steps) {
+TracedSteps traced(const StepSamplesRequest& request, const CalibrationStep& step, int steps) {
   const StepSpec spec = step.spec(request.device.type);
   const RankOptions rank = step.rank(request.device, request.threads, request.seed);
   const TraceOptions options{.steps = steps};
@@ -38,7 +38,7 @@ std::vector<double> device_ms_of_ops(const Trace& trace) {
   return ms;
 }
 
-TimedStep time_by_kernels(const SampleRequest& request, const CalibrationStep& step, int steps) {
+TimedStep time_by_kernels(const StepSamplesRequest& request, const CalibrationStep& step, int steps) {
   if (const std::string why = why_no_kernel_times(); !why.empty())
     throw Error(
         cat("calibrating a GPU needs CUPTI: ", why),

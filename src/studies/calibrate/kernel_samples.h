@@ -6,7 +6,7 @@
 namespace kiln {
 
 // Error(unavailable) where CUPTI cannot say what ran.
-TimedStep time_by_kernels(const SampleRequest& request, const CalibrationStep& step, int steps);
+TimedStep time_by_kernels(const StepSamplesRequest& request, const CalibrationStep& step, int steps);
 
 // What each op of a traced step took of the device's time, in ms, in the order of the ops: from the moment
 // the device had done everything before it, or its first kernel began, to the end of its last. Kernels that

@@ -31,7 +31,7 @@ struct Planned {
   std::size_t peak = 0;
 };
 
-std::vector<Planned> plan_all(const SampleRequest& request) {
+std::vector<Planned> plan_all(const StepSamplesRequest& request) {
   std::vector<Planned> all;
   for (const CalibrationStep& step : calibration_steps(request.device)) {
     const StepPlan plan =
@@ -47,7 +47,7 @@ std::vector<Planned> plan_all(const SampleRequest& request) {
 }
 
 // Op by op with marks between them, which on the CPU cost a reading of the clock.
-TimedStep time_by_ops(const SampleRequest& request, const CalibrationStep& step, int steps) {
+TimedStep time_by_ops(const StepSamplesRequest& request, const CalibrationStep& step, int steps) {
   RankContext ctx(step.rank(request.device, request.threads, request.seed));
   SyntheticStep model(ctx, step.spec(request.device.type));
   TimedStep timed{step, {}, {}, false};
@@ -106,7 +106,8 @@ std::vector<CalibrationStep> calibration_steps(const Device& device) {
   return steps;
 }
 
-Samples take_samples(const SampleRequest& request, const std::function<void(const std::string&)>& progress) {
+Samples take_samples(const StepSamplesRequest& request,
+                     const std::function<void(const std::string&)>& progress) {
   const auto begun = Clock::now();
   std::vector<Planned> all = plan_all(request);
   const std::size_t memory = free_memory_on(request.device);

@@ -32,7 +32,7 @@ struct TimedStep {
   bool graph = false;           // replayed
 };
 
-struct SampleRequest {
+struct StepSamplesRequest {
   Device device;
   Hardware hardware;  // with the rates of this machine, measured before
   int threads = 0;
@@ -48,6 +48,7 @@ struct Samples {
 };
 
 // In two rounds over all models, so that a machine that is slow for a while is slow for all of them once.
-Samples take_samples(const SampleRequest& request, const std::function<void(const std::string&)>& progress);
+Samples take_samples(const StepSamplesRequest& request,
+                     const std::function<void(const std::string&)>& progress);
 
 }  // namespace kiln

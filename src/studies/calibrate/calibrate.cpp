@@ -119,6 +119,7 @@ CalibrateReport calibrate(const CalibrateRequest& request,
     throw Error(fmt::format("{} seconds are too few to time a single model", request.seconds),
                 "give --seconds 60 or more", ErrorKind::usage);
   progress("fitting");
+  report.drift = drift_of(samples.steps);
   report.own = leave_one_out(report.hardware, samples.steps);
   Calibration c = fitted(samples.steps);
   c.date = utc_now().substr(0, 10);

@@ -24,6 +24,7 @@ struct CalibrateReport {
   Hardware hardware;
   std::string path;  // of the file, once it is written
   OwnError own;
+  RoundDrift drift;
   int steps = 0, skipped = 0;  // models that were timed, in one round each, and that were not
   double seconds = 0;          // it took
   HostLoad load = {};          // what else the machine did meanwhile

@@ -12,6 +12,8 @@
 namespace kiln {
 namespace {
 
+constexpr double kSteady = 1.15;  // between two rounds: the error that a prediction on a CPU may have at most
+
 double median(std::vector<double> values) { return summarize(std::move(values)).p50; }
 
 std::tuple<double, double, double, double> order_of(const CallShape& s) {
@@ -76,6 +78,25 @@ double spread_of(std::span<const TimedStep> steps) {
     all.push_back(t.std / t.mean);
   }
   return all.empty() ? 0 : median(std::move(all));
+}
+
+bool RoundDrift::steady() const { return least > 1 / kSteady && most < kSteady; }
+
+RoundDrift drift_of(std::span<const TimedStep> steps) {
+  RoundDrift drift;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const CalibrationStep& s = steps[i].step;
+    const auto first =
+        std::find_if(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(i), [&](const TimedStep& t) {
+          return t.step.shape == s.shape && t.step.precision == s.precision && t.step.preset == s.preset;
+        });
+    if (first == steps.begin() + static_cast<std::ptrdiff_t>(i)) continue;
+    const double ratio = median(steps[i].seconds) / median(first->seconds);
+    drift.least = std::min(drift.least, ratio);
+    drift.most = std::max(drift.most, ratio);
+    ++drift.models;
+  }
+  return drift;
 }
 
 Calibration fitted(std::span<const TimedStep> steps, const KeepStep& keep) {

@@ -27,6 +27,15 @@ GapFit fit_gaps(std::span<const TimedStep> steps, bool graph, const KeepStep& ke
 // The standard deviation of a step over its mean: the median of all.
 double spread_of(std::span<const TimedStep> steps);
 
+// How much faster or slower the same models were in a later round than in their first: a machine that changes
+// its speed between rounds cannot be predicted better than that.
+struct RoundDrift {
+  double least = 1, most = 1;  // of later / first
+  int models = 0;              // that were timed more than once
+  bool steady() const;
+};
+RoundDrift drift_of(std::span<const TimedStep> steps);
+
 // The fit's part of a calibration: curves, gaps, spread.
 Calibration fitted(std::span<const TimedStep> steps, const KeepStep& keep = keep_all);
 

@@ -67,6 +67,11 @@ std::vector<std::string> notes_of(const CalibrateReport& report) {
                   "{:.1f} % at worst "
                   "({} steps).",
                   100 * report.own.median, 100 * report.own.worst, report.own.steps));
+  if (!report.drift.steady())
+    notes.push_back(
+        fmt::format("The machine changed its speed: the same steps took {:.2f} to {:.2f} times as long in "
+                    "the second round as in the first, and no prediction will be better than that.",
+                    report.drift.least, report.drift.most));
   if (report.skipped > 0)
     notes.push_back(
         fmt::format("{} of the design's steps were left out, for want of time or memory; --seconds gives "
@@ -107,6 +112,8 @@ StudyPage calibrate_page(const CalibrateReport& report, bool wide) {
                {"step_s", c.step},
                {"spread", c.spread},
                {"clock_hz", c.clock_hz},
+               {"drift_least", report.drift.least},
+               {"drift_most", report.drift.most},
                {"own_error_median", report.own.median},
                {"own_error_worst", report.own.worst},
                {"load", load_json(report.load)},

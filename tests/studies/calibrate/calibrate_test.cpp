@@ -89,6 +89,18 @@ TEST(Calibrate, AMachineThatIsASumOfRatesIsPredictedFromOtherModels) {
   EXPECT_LT(error.worst, 0.05);
 }
 
+TEST(Calibrate, AMachineThatChangesItsSpeedBetweenRoundsIsSeen) {
+  std::vector<TimedStep> steps = steps_on(0, 0, planted);
+  EXPECT_EQ(drift_of(steps).models, 0);
+  const std::vector<TimedStep> first = steps;
+  steps.insert(steps.end(), first.begin(), first.end());
+  EXPECT_EQ(drift_of(steps).models, static_cast<int>(first.size()));
+  EXPECT_TRUE(drift_of(steps).steady());
+  for (double& s : steps.back().seconds) s *= 1.5;
+  EXPECT_NEAR(drift_of(steps).most, 1.5, 1e-9);
+  EXPECT_FALSE(drift_of(steps).steady());
+}
+
 // A machine that is slower by turns cannot be predicted, and the figure must say so.
 TEST(Calibrate, WhatNoOtherModelTellsShowsInTheError) {
   int n = 0;

@@ -93,4 +93,13 @@ Device device_here(const CommonOptions& common) {
   return Device::parse(common.device);
 }
 
+void add_one_step(Options& o, const OneStep& s) {
+  o.opt("--batch", s.batch, between(1, 1 << 20), "micro-batch size");
+  o.opt("--ctx,--context", s.context, between(1, 1 << 24), "sequence length");
+  o.opt("--grad-accum", s.micro_steps, between(1, 1 << 16), "gradient accumulation: micro-steps of a step");
+  o.opt("--precision,--dtype", s.precision, precision_form(), "fp32, bf16, autocast, pure-bf16 or fp16");
+  o.opt("--mode", s.mode, kStepModes, "forward, forward-backward, or full (with the update)");
+  o.opt("--preset", s.preset, one_of({"optimized", "baseline"}), "optimized or baseline");
+}
+
 }  // namespace kiln::cli

@@ -34,6 +34,16 @@ TextForm<Precision> precision_form(const char* option = "--precision");
 TextForm<Recompute> recompute_form(const char* option = "--recompute");
 // all, or a number of threads: 0 is all.
 NumberRange<int> thread_range();
+// What one step is, beside its model: --batch, --ctx, --grad-accum, --precision, --mode, --preset.
+struct OneStep {
+  int64_t& batch;
+  int64_t& context;
+  int& micro_steps;
+  Precision& precision;
+  StepMode& mode;
+  std::string& preset;
+};
+void add_one_step(Options& options, const OneStep& step);
 // baseline and optimized; `both` is one after the other.
 TextForm<std::vector<std::string>> presets_form();
 std::vector<std::string_view> preset_words();

@@ -50,12 +50,7 @@ Hardware hardware_named(const std::string& name, const CommonOptions& common) {
 void add_step_options(Command& c, StepAsked& asked) {
   StepTheoryRequest& r = asked.request;
   add_model_options(c.options, asked.model, /*several=*/false);
-  c.opt("--batch", r.batch, between(1, 1 << 20), "micro-batch size");
-  c.opt("--ctx,--context", r.context, between(1, 1 << 24), "sequence length");
-  c.opt("--grad-accum", r.micro_steps, between(1, 1 << 16), "gradient accumulation: micro-steps of a step");
-  c.opt("--precision,--dtype", r.precision, precision_form(), "fp32, bf16, autocast, pure-bf16 or fp16");
-  c.opt("--mode", r.mode, kStepModes, "forward, forward-backward, or full (with the update)");
-  c.opt("--preset", r.preset, one_of({"optimized", "baseline"}), "optimized or baseline");
+  add_one_step(c.options, {r.batch, r.context, r.micro_steps, r.precision, r.mode, r.preset});
   c.opt("--variant", r.variants, "op variants on top of the preset: attention=naive,qkv=split,...")
       .value("OP=NAME,...")
       .unset("none")
@@ -73,7 +68,7 @@ StepTheoryRequest finished(const StepAsked& asked, const CommonOptions& common) 
   q.hardware.kind = common.device == "cpu" || common.device == "meta" ? DeviceType::cpu : DeviceType::cuda;
   if (!asked.hardware.empty()) q.hardware = hardware_named(asked.hardware, common);
   q.launch = 1e-6 * asked.launch_us;
-  q.settle_policy();
+  q.resolve_policy();
   return q;
 }
 

@@ -51,12 +51,7 @@ void add_shared(Options& o, BenchStepRequest& r) {
 void add_configuration(Options& o, Asked& asked) {
   BenchStepRequest& r = asked.step;
   add_model_options(o, asked.model, /*several=*/false);
-  o.opt("--batch", r.batch, between(1, 1 << 20), "micro-batch size");
-  o.opt("--ctx,--context", asked.context, between(1, 1 << 24), "sequence length");
-  o.opt("--grad-accum", r.micro_steps, between(1, 1 << 16), "gradient accumulation: micro-steps of a step");
-  o.opt("--precision,--dtype", asked.precision, precision_form(), "fp32, bf16, autocast, pure-bf16 or fp16");
-  o.opt("--mode", asked.mode, kStepModes, "forward, forward-backward, or full (with the update)");
-  o.opt("--preset", asked.preset, one_of({"optimized", "baseline"}), "optimized or baseline");
+  add_one_step(o, {r.batch, asked.context, r.micro_steps, asked.precision, asked.mode, asked.preset});
   add_shared(o, r);
 }
 

@@ -2,7 +2,7 @@
 // span's input and runs all of it again; here the nodes are recorded as ever, and it is single saved tensors
 // they give up when forward is done with them. Backward makes a piece just before the first node that needs
 // it, from its own inputs, which may have to be made first; the last node that needs it frees it. So
-// attention can be kept while the norms and the products around it are not.
+// attention can be kept while the norms and the matmuls around it are not.
 //
 //   Rematerializer again(ctx);
 //   const Tensor a = again.piece({gate, up}, [&](auto in) { return Tensors{swiglu(ctx, in[0], in[1])}; })[0];

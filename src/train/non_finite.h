@@ -1,5 +1,5 @@
 // Finds the first op whose output is not finite. Attached only while a bad step is run again: it reads
-// outputs back to the host until it has found one. The step goes on to its end, since other ranks wait for
+// outputs back to the host until it has found one. The step runs to its end, since other ranks wait for
 // this one in its collectives.
 #pragma once
 

@@ -18,7 +18,7 @@ std::string memory(const PrefetchDepth& d) { return human({static_cast<std::size
 }  // namespace
 
 PrefetchChoice choose_prefetch(std::span<const GatherWindowTime> windows, int ranks,
-                               const CallSeconds& seconds, int64_t room) {
+                               const CallSeconds& seconds, int64_t free_bytes) {
   int64_t slot = 0, gradient = 0;
   for (const GatherWindowTime& w : windows) {
     slot = std::max(slot, w.bytes);
@@ -29,7 +29,7 @@ PrefetchChoice choose_prefetch(std::span<const GatherWindowTime> windows, int ra
     const GatherReplay r = replay_gathers(windows, k, ranks, seconds);
     c.tried.push_back({k, r.end, r.exposed, r.communication, k * (slot + gradient)});
   }
-  const auto fits = [room](const PrefetchDepth& d) { return d.depth == 0 || d.bytes <= room; };
+  const auto fits = [free_bytes](const PrefetchDepth& d) { return d.depth == 0 || d.bytes <= free_bytes; };
   const auto least = [&](auto among) {
     double end = c.tried.front().end;
     for (const PrefetchDepth& d : c.tried)

@@ -28,8 +28,8 @@ struct PrefetchChoice {
 inline constexpr double kPrefetchTolerance = 0.01;
 inline constexpr int kDeepestPrefetch = 8;
 
-// `room`: bytes that are free beside what depth 0 takes. `windows`: of a micro-step.
+// `free_bytes`: bytes that are free beside what depth 0 takes. `windows`: of a micro-step.
 PrefetchChoice choose_prefetch(std::span<const GatherWindowTime> windows, int ranks,
-                               const CallSeconds& seconds, int64_t room);
+                               const CallSeconds& seconds, int64_t free_bytes);
 
 }  // namespace kiln

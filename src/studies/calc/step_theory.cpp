@@ -169,11 +169,11 @@ StepClock StepTheoryRequest::clock() const {
                                   : clock_of("", Device::meta(hardware.kind), 1, compute);
 }
 
-void StepTheoryRequest::settle_policy() {
+void StepTheoryRequest::resolve_policy() {
   if (recompute.kind != Recompute::Kind::budget) return;
   if (ranks == 1) {
     StepSpec step = spec();
-    kiln::settle_policy(step, rank(), clock());
+    kiln::resolve_policy(step, rank(), clock());
     recompute = step.model.recompute;
     return;
   }

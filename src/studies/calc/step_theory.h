@@ -35,7 +35,7 @@ struct StepTheoryRequest {
   uint64_t seed = 0;
 
   StepSpec spec() const;
-  void settle_policy();      // what a recompute budget comes to, in its place
+  void resolve_policy();     // what a recompute budget comes to, in its place
   StepClock clock() const;   // of the hardware; of nominal rates where none was named
   RankOptions rank() const;  // on meta, as the hardware's kind selects variants
 };

@@ -75,7 +75,7 @@ std::string results_of(const MemoryStudyRequest& request) {
 
 void run_row(const MemoryStudyRequest& request, MemoryRow& row) {
   const RankOptions rank = memory_rank(request, row.spec);
-  row.policy = settle_policy(row.spec, rank, results_of(request));
+  row.policy = resolve_policy(row.spec, rank, results_of(request));
   row.floor = floor_bytes(row.spec);
   row.params = static_cast<std::size_t>(count_params(row.spec.model).total());
   row.stream =

@@ -57,7 +57,7 @@ const Schema<Line>& schema() {
   return kSchema;
 }
 
-std::string verdict(const PlanCheckReport& r, const PlanChoice& c) {
+std::string choice_sentence(const PlanCheckReport& r, const PlanChoice& c) {
   const std::string first = r.rows[c.first].predicted.layout.name();
   std::string text = fmt::format("{} ranks: the plan's first choice, {}, ", c.devices, first);
   text += c.right() ? std::string("was the quickest measured")
@@ -83,7 +83,7 @@ StudyPage plan_check_page(const PlanCheckReport& report, bool wide) {
       page.notes.push_back(fmt::format("{} is WRONG: {}", r.predicted.layout.name(), r.reason));
   }
   for (const PlanChoice& c : report.choices) {
-    page.notes.push_back(verdict(report, c));
+    page.notes.push_back(choice_sentence(report, c));
     choices.append({{"devices", c.devices},
                     {"first", report.rows[c.first].predicted.layout.name()},
                     {"best", report.rows[c.best].predicted.layout.name()},

@@ -213,10 +213,10 @@ PlanRow plan_layout(const PlanRequest& q, const TimeModel& time, const Layout& l
     StrategyOptions sharing;
     sharing.prefetch = gathers ? 0 : sharing.prefetch;
     RankSchedule schedule = schedule_of(q, layout, batch, sharing.prefetch);
-    const double room = q.memory_of_device() - static_cast<double>(schedule.memory.peak_total);
+    const double free_bytes = q.memory_of_device() - static_cast<double>(schedule.memory.peak_total);
     const PredictedStep step =
         predict_step(layout, schedule, machine, q.micro_steps, sharing,
-                     gathers ? static_cast<int64_t>(std::max(0.0, room)) : int64_t{-1});
+                     gathers ? static_cast<int64_t>(std::max(0.0, free_bytes)) : int64_t{-1});
     if (gathers && step.prefetch > 0) schedule = schedule_of(q, layout, batch, step.prefetch);
     row.parts = step.parts;
     row.communication = step.communication;

@@ -24,7 +24,7 @@ class Prediction {
     if (machine.time.calibrated()) out_.parts.gaps += machine.time.hardware().calibration->step;
   }
 
-  PredictedStep all(int64_t room) {
+  PredictedStep all(int64_t free_bytes) {
     BusyTime busy = times_.update;
     for (std::size_t i = 0; i < times_.micro_steps.size(); ++i)
       busy += times_.micro_steps[i].busy.scaled(repeats_[i]);
@@ -35,7 +35,7 @@ class Prediction {
     p.tensor += kUs * busy.tensor;
     if (layout_.data == 1) return std::move(out_);
     if (layout_.strategy == "fsdp")
-      gathered(room);
+      gathered(free_bytes);
     else
       bucketed();
     for (const GroupCall& call : times_.finishing) p.other += alone(call);
@@ -56,15 +56,15 @@ class Prediction {
     return seconds;
   }
 
-  void gathered(int64_t room) {
+  void gathered(int64_t free_bytes) {
     // Every micro-step has the same windows, but for what its first contributions cost: the last is typical.
     const std::vector<GatherWindowTime>& typical = times_.micro_steps.back().windows;
     const CallSeconds seconds = [this](std::string_view what, int64_t bytes) {
       return bytes == 0 ? 0 : data_(what, bytes);  // a gradient behind the last weight: nothing is gathered
     };
     out_.prefetch = sharing_.prefetch;
-    if (room >= 0) {
-      const PrefetchChoice choice = choose_prefetch(typical, layout_.data, seconds, room);
+    if (free_bytes >= 0) {
+      const PrefetchChoice choice = choose_prefetch(typical, layout_.data, seconds, free_bytes);
       out_.prefetch = choice.best.depth;
       out_.why_prefetch = choice.why();
     }
@@ -134,8 +134,8 @@ BucketOptions buckets_of(const Layout& layout, const StrategyOptions& sharing,
 }
 
 PredictedStep predict_step(const Layout& layout, const RankSchedule& schedule, const PlanMachine& machine,
-                           int micro_steps, const StrategyOptions& sharing, int64_t room) {
-  return Prediction(layout, schedule, machine, micro_steps, sharing).all(room);
+                           int micro_steps, const StrategyOptions& sharing, int64_t free_bytes) {
+  return Prediction(layout, schedule, machine, micro_steps, sharing).all(free_bytes);
 }
 
 }  // namespace kiln

@@ -43,10 +43,10 @@ struct PredictedStep {
 };
 
 // A schedule that no strategy of several ranks is in has no communication to predict. `sharing`: what the
-// schedule was recorded with. `room`: bytes for deeper prefetch than 0; below 0: the depth is that of
+// schedule was recorded with. `free_bytes`: bytes for deeper prefetch than 0; below 0: the depth is that of
 // `sharing`.
 PredictedStep predict_step(const Layout& layout, const RankSchedule& schedule, const PlanMachine& machine,
-                           int micro_steps, const StrategyOptions& sharing, int64_t room = -1);
+                           int micro_steps, const StrategyOptions& sharing, int64_t free_bytes = -1);
 
 // The buckets a strategy makes of its gradients.
 BucketOptions buckets_of(const Layout& layout, const StrategyOptions& sharing,

@@ -44,7 +44,7 @@ StepProfile make_step(const ProfileRequest& r, const NamedModel& size, int64_t c
   step.micro_steps = r.micro_steps;
   step.graph = r.graph == GraphChoice::on ||
                (r.graph == GraphChoice::automatic && on_gpu(r) && r.preset != "baseline");
-  p.policy = settle_policy(p.spec, rank_for(r), r.folder);
+  p.policy = resolve_policy(p.spec, rank_for(r), r.folder);
   p.model = model_work(p.spec);
   return p;
 }

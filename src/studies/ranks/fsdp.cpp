@@ -82,9 +82,9 @@ void choose_depth(FsdpRow& row, FirstRun& first, BenchFsdpReport& report, const 
     const double peak =
         static_cast<double>(plan_ranks(work, strategy_maker("fsdp", none)).memory.after_step.peak_total);
     const int sharing = r.device.type == DeviceType::cpu ? r.ranks : 1;
-    const double room = static_cast<double>(free_memory_on(r.device)) / sharing - peak;
-    const PrefetchChoice choice =
-        choose_prefetch(first.windows, r.ranks, first.seconds, static_cast<int64_t>(std::max(0.0, room)));
+    const double free_bytes = static_cast<double>(free_memory_on(r.device)) / sharing - peak;
+    const PrefetchChoice choice = choose_prefetch(first.windows, r.ranks, first.seconds,
+                                                  static_cast<int64_t>(std::max(0.0, free_bytes)));
     row.prefetch = choice.best.depth;
     row.why = choice.why();
   }

@@ -268,7 +268,7 @@ bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row) {
 
 bool plan_row(const BenchStepRequest& request, StepRow& row) {
   const RankOptions rank = rank_for(request, row);
-  row.policy = settle_policy(row.spec, rank, request.folder);
+  row.policy = resolve_policy(row.spec, rank, request.folder);
   StepPlan plan = plan_step(row.spec, rank);
   row.predicted = plan.memory;
   row.planned = std::move(plan.ops);

@@ -22,7 +22,7 @@ PolicyChoice choose_policy(const StepSpec& spec, const RankOptions& rank, std::s
   });
 }
 
-std::string settle_policy(StepSpec& spec, const RankOptions& rank, const StepClock& clock) {
+std::string resolve_policy(StepSpec& spec, const RankOptions& rank, const StepClock& clock) {
   const Recompute asked = spec.model.recompute;
   if (asked.kind != Recompute::Kind::budget) return {};
   if (spec.mode == StepMode::forward) {
@@ -36,10 +36,10 @@ std::string settle_policy(StepSpec& spec, const RankOptions& rank, const StepClo
                      choice.probes);
 }
 
-std::string settle_policy(StepSpec& spec, const RankOptions& rank, const std::string& folder) {
+std::string resolve_policy(StepSpec& spec, const RankOptions& rank, const std::string& folder) {
   if (spec.model.recompute.kind != Recompute::Kind::budget) return {};
-  return settle_policy(spec, rank,
-                       clock_of(folder, rank.device, rank.threads, policy_of(spec.precision).compute));
+  return resolve_policy(spec, rank,
+                        clock_of(folder, rank.device, rank.threads, policy_of(spec.precision).compute));
 }
 
 }  // namespace kiln

@@ -13,7 +13,7 @@ PolicyChoice choose_policy(const StepSpec& spec, const RankOptions& rank, std::s
 
 // Puts what is chosen in the place of a budget, and says so in a sentence; of any other policy nothing.
 // Throws Error(usage), with the least bytes, where nothing reaches the budget.
-std::string settle_policy(StepSpec& spec, const RankOptions& rank, const StepClock& clock);
-std::string settle_policy(StepSpec& spec, const RankOptions& rank, const std::string& folder);
+std::string resolve_policy(StepSpec& spec, const RankOptions& rank, const StepClock& clock);
+std::string resolve_policy(StepSpec& spec, const RankOptions& rank, const std::string& folder);
 
 }  // namespace kiln

@@ -48,7 +48,7 @@ void tune_step(const TuneRequest& r, StepGate& gate, TunedStep& step, const Tune
   RankOptions options = options_for(r.device, 0, r.seed);
   options.variants = choose_variants("optimized", r.variants, r.device.target).ops;
   StepSpec spec = spec_of(r, step);
-  if (const std::string policy = settle_policy(spec, options, ""); !policy.empty()) progress(policy);
+  if (const std::string policy = resolve_policy(spec, options, ""); !policy.empty()) progress(policy);
   if (const GateReport right = gate.check({spec, options, plan_step(spec, options).ops}); !right.passed())
     throw Error(cat(name, ": the step does not pass its check, and was not tuned: ", right.reason));
   RankContext ctx(options);

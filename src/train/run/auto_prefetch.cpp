@@ -82,11 +82,11 @@ AutoPrefetch choose(const TrainRequest& r, MemoryRequest memory, RankContext& ct
   const TimeModel model(here.hardware, compute);
   const ScheduleTimes times = times_of(schedule, op_times_by(model, here.share),
                                        static_cast<int64_t>(size_of(schedule.grad)), seconds);
-  const double room = free_memory - static_cast<double>(schedule.memory.peak_total);
+  const double free_bytes = free_memory - static_cast<double>(schedule.memory.peak_total);
   const PrefetchChoice choice = choose_prefetch(
       times.micro_steps.back().windows, ranks,
       [&](std::string_view what, int64_t bytes) { return bytes == 0 ? 0 : seconds(what, bytes); },
-      static_cast<int64_t>(std::max(0.0, room)));
+      static_cast<int64_t>(std::max(0.0, free_bytes)));
   return {choice.best.depth,
           fmt::format("fsdp prefetch {}; by {} and {}", choice.why(), link.from, here.times)};
 }

@@ -34,19 +34,19 @@ TEST(RecomputeBudget, ItsPolicyIsWhatTheStepThenTakes) {
   for (const std::size_t budget : {most, most - most / 10, most - most / 4}) {
     StepSpec s = spec();
     s.model.recompute = Recompute::within(static_cast<int64_t>(budget));
-    const std::string line = settle_policy(s, two_threads(), clock);
+    const std::string line = resolve_policy(s, two_threads(), clock);
     EXPECT_NE(line.find(name_of(s.model.recompute)), std::string::npos) << line;
     EXPECT_NE(s.model.recompute.kind, Recompute::Kind::budget);
     const std::size_t predicted = plan_step(s, two_threads()).memory.peak_total;
     EXPECT_LE(predicted, budget);
     EXPECT_EQ(trace_step(s, two_threads()).stats.peak_total, predicted);
-    EXPECT_EQ(settle_policy(s, two_threads(), clock), "") << "there is nothing left to choose";
+    EXPECT_EQ(resolve_policy(s, two_threads(), clock), "") << "there is nothing left to choose";
   }
   StepSpec s = spec();
   s.model.recompute = Recompute::within(1);
-  EXPECT_THROW(settle_policy(s, two_threads(), clock), Error);
+  EXPECT_THROW(resolve_policy(s, two_threads(), clock), Error);
   s.mode = StepMode::forward;
-  EXPECT_NE(settle_policy(s, two_threads(), clock), "");
+  EXPECT_NE(resolve_policy(s, two_threads(), clock), "");
   EXPECT_EQ(s.model.recompute, Recompute::none);
 }
 

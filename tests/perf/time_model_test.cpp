@@ -76,6 +76,20 @@ TEST(TimeModel, AShapeBetweenThoseTimedIsPredictedFromThem) {
     EXPECT_NEAR(model.seconds(call_of(s)) / planted(s), 1, 0.01) << s.rows;
 }
 
+// What no sum of rates says: around 200 columns a call takes 1.4 times as long, with fewer and with more it
+// does not.
+TEST(TimeModel, WhatShapesTakeBesideTheirRatesIsPredictedToo) {
+  const auto slower = [](const CallShape& s) {
+    const double away = std::log(s.columns / 200) / 0.8;
+    return planted(s) * (1 + 0.4 * std::exp(-away * away));
+  };
+  Hardware h = calibrated();
+  for (CalibratedCall& call : h.calibration->curves.front().calls) call.seconds = slower(call.shape);
+  const TimeModel model(h, DType::f32);
+  for (const CallShape& s : {matmul(150, 210, 300), matmul(600, 190, 900), matmul(600, 900, 500)})
+    EXPECT_NEAR(model.seconds(call_of(s)) / slower(s), 1, 0.06) << s.rows << " x " << s.columns;
+}
+
 TEST(TimeModel, BeyondThoseTimedItFollowsTheirRates) {
   const TimeModel model(calibrated(), DType::f32);
   const CallShape s = matmul(20000, 8000, 4000);

@@ -72,6 +72,22 @@ TEST(Calibrate, ACurveHasTheMedianOfEachShape) {
   EXPECT_GT(calls, 10u);
 }
 
+TEST(Calibrate, EveryPresetAndFormatHasCurves) {
+  std::set<std::string> formats, variants;
+  std::vector<TimedStep> steps;
+  for (const CalibrationStep& s : calibration_steps(Device::cpu())) {
+    if (s.shape > 0) continue;
+    steps.push_back({s, plan_step(s.spec(DeviceType::cpu), s.rank(Device::cpu(), 1, 0)).ops, {1}, false});
+    for (TimedOp& op : steps.back().ops) op.ms = 1;
+  }
+  for (const CallCurve& curve : curves_of(steps)) {
+    formats.insert(curve.key.compute);
+    if (curve.key.op == "rope") variants.insert(curve.key.variant);
+  }
+  EXPECT_EQ(formats, (std::set<std::string>{"bf16", "fp32"}));
+  EXPECT_EQ(variants, (std::set<std::string>{"fused", "naive"}));
+}
+
 TEST(Calibrate, WhatLiesBetweenCallsIsFoundAndNothingIsBelowZero) {
   const GapFit gap = fit_gaps(steps_on(4e-6, 3e-5, planted), false);
   EXPECT_NEAR(gap.call / 4e-6, 1, 1e-6);

@@ -7,7 +7,7 @@ StepPredictor::StepPredictor(const std::string& folder, const Device& device, in
 }
 
 std::optional<StepTime> StepPredictor::predict(std::span<const TimedOp> ops, DType compute, bool graph) {
-  if (!known_.hardware || !known_.hardware->calibration) return std::nullopt;
+  if (!calibrated()) return std::nullopt;
   const TimeModel& model = models_.try_emplace(compute, *known_.hardware, compute).first->second;
   if (!model.calibrated()) return std::nullopt;
   return model.step(ops, graph);

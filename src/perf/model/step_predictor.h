@@ -19,6 +19,7 @@ class StepPredictor {
 
   // None without a calibration of such a machine and format.
   std::optional<StepTime> predict(std::span<const TimedOp> ops, DType compute, bool graph);
+  bool calibrated() const { return known_.hardware && known_.hardware->calibration; }
   const std::string& note() const { return known_.note; }  // why not, or how to renew it; or empty
 
  private:

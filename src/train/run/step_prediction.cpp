@@ -12,6 +12,7 @@ std::optional<double> predict_step(const MemoryRequest& request, const RankOptio
                                    const std::string& results) {
   if (rank.world > 1) return std::nullopt;
   StepPredictor predictor(results, rank.device, rank.threads);
+  if (!predictor.calibrated()) return std::nullopt;  // a schedule takes a run on meta
   const DType compute = policy_of(request.layout.precision).compute;
   const bool graph = request.step.graph && rank.device.target == DeviceType::cuda;
   const auto seconds = [&](int micro_steps) -> std::optional<double> {

@@ -87,7 +87,7 @@ TEST(Machine, OfWhichNothingIsKnownIsSaid) {
   const TempFolder folder;
   const KnownMachine known = known_machine(folder.path(), this_one());
   EXPECT_FALSE(known.hardware);
-  EXPECT_NE(known.note.find("nothing is known of Some CPU"), std::string::npos) << known.note;
+  EXPECT_NE(known.note.find("there is no hardware file of Some CPU"), std::string::npos) << known.note;
 }
 
 }  // namespace

@@ -36,10 +36,9 @@ KnownMachine checked(Hardware hardware, std::string path, const Machine& here) {
   std::optional<Calibration>& calibration = known.hardware->calibration;
   const std::string name = known.path.empty() ? "hardware/" + known.hardware->name : known.path;
   if (!calibration) {
-    known.note = fmt::format("{} has no calibration, so there is none; `{}` measures one", name, kCalibrate);
+    known.note = fmt::format("{} has no calibration; `{}` measures one", name, kCalibrate);
   } else if (const std::string why = why_foreign(*calibration, here); !why.empty()) {
-    known.note =
-        fmt::format("{} was calibrated {}, so there is none; `{}` measures anew", name, why, kCalibrate);
+    known.note = fmt::format("{} was calibrated {}; `{}` measures anew", name, why, kCalibrate);
     calibration.reset();
   } else if (calibration->build != build_info().build_id) {
     known.note = fmt::format("{} was calibrated by kiln {}, and this is {}; `{}` renews it", name,
@@ -79,8 +78,7 @@ KnownMachine known_machine(const std::string& folder, const Machine& here) {
   }
   return {std::nullopt,
           {},
-          fmt::format("nothing is known of {}, so there is none; `{}` measures what one needs", here.device,
-                      kCalibrate)};
+          fmt::format("there is no hardware file of {}; `{}` measures one", here.device, kCalibrate)};
 }
 
 }  // namespace kiln

@@ -10,7 +10,7 @@
 #include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
 #include "kiln/sweep_options.h"
 #include "ops/renamed.h"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "kiln/sweep_options.h"
 #include "ops/renamed.h"
 #include "rows/result_log.h"

@@ -10,7 +10,7 @@
 #include "base/nearest_name.h"
 #include "dist/strategy/strategies.h"
 #include "kiln/bench_options.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
 #include "ops/renamed.h"
 #include "perf/model/hardware.h"

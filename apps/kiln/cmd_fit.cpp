@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "ops/renamed.h"
 #include "studies/fit/fit.h"
 #include "train/presets.h"

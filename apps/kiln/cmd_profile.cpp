@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
 #include "ops/renamed.h"
 #include "rows/result_log.h"

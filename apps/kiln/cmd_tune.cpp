@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "ops/renamed.h"
 #include "studies/attention/attention.h"
 #include "studies/attention/cell_options.h"

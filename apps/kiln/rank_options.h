@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 #include "kiln/command.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
 #include "kiln/sweep_options.h"
 #include "model/model_options.h"

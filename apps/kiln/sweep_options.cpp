@@ -18,7 +18,7 @@
 #include "device/require_gpu.h"
 #include "kiln/bench_options.h"
 #include "kiln/command_line.h"
-#include "kiln/console/bench_progress.h"
+#include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
 #include "rows/result_log.h"
 #include "studies/chart_export.h"

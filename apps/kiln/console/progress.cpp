@@ -1,6 +1,7 @@
 #include "kiln/console/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +34,19 @@ void ProgressBar::show(const std::string& what, double fraction, const std::stri
   const auto full = static_cast<std::size_t>(kWidth * fraction);
   std::fprintf(stderr, "\r\x1b[K%s [%s%s] %s", what.c_str(), std::string(full, '#').c_str(),
                std::string(kWidth - full, '.').c_str(), text.c_str());
+  std::fflush(stderr);
+}
+
+BenchProgress::BenchProgress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+BenchProgress::~BenchProgress() { (*this)(""); }
+
+void BenchProgress::operator()(const std::string& text) const {
+  if (!terminal_) return;
+  winsize window{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  const int width = known ? window.ws_col - 1 : 79;  // a line that wraps would not be written over
+  std::fprintf(stderr, "\r\x1b[K%.*s", width, one_line(text).c_str());
   std::fflush(stderr);
 }
 

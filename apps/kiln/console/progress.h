@@ -1,4 +1,4 @@
-// Progress on stderr: a bar that is rewritten on a terminal, an occasional line elsewhere.
+// Progress on stderr: a bar for work of a known size, a line of words for the rest.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 
 namespace kiln::cli {
 
+// Rewritten on a terminal, an occasional line elsewhere.
 class ProgressBar {
  public:
   ProgressBar();
@@ -22,6 +23,19 @@ class ProgressBar {
   bool terminal_;
   bool drawn_ = false;
   Clock::time_point last_;
+};
+
+// One line that is rewritten, on a terminal only.
+class BenchProgress {
+ public:
+  void operator()(const std::string& text) const;
+  BenchProgress();
+  ~BenchProgress();
+  BenchProgress(const BenchProgress&) = delete;
+  BenchProgress& operator=(const BenchProgress&) = delete;
+
+ private:
+  bool terminal_;
 };
 
 }  // namespace kiln::cli

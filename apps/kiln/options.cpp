@@ -208,8 +208,24 @@ void reject_without_value(const ParsedCommand& p, std::span<const std::string> a
     if (sub.app->parsed()) reject_without_value(sub, args);
 }
 
+const std::string* typed(const ParsedCommand& p, std::string_view name) {
+  for (const auto& [option, bound] : p.bound)
+    if (option->name() == name && bound->count() > 0) return &bound->results().back();
+  return nullptr;
+}
+
+void reject_either_or(const ParsedCommand& p) {
+  for (const auto& [option, bound] : p.bound) {
+    if (bound->count() == 0 || option->other().empty() || typed(p, option->other()) == nullptr) continue;
+    throw_usage(
+        fmt::format("{} and {} are both given; expected one of them", option->other(), option->name()),
+        fmt::format("leave out {}", option->other()));
+  }
+}
+
 void read_texts(const ParsedCommand& p) {
   reject_twice(p);
+  reject_either_or(p);
   for (const auto& [option, bound] : p.bound) {
     if (bound->count() == 0) continue;
     for (const std::string& word : bound->results()) option->read(word);
@@ -217,12 +233,6 @@ void read_texts(const ParsedCommand& p) {
   tell_old_names(p);
   for (const ParsedCommand& sub : p.subs)
     if (sub.app->parsed()) read_texts(sub);
-}
-
-const std::string* typed(const ParsedCommand& p, std::string_view name) {
-  for (const auto& [option, bound] : p.bound)
-    if (option->name() == name && bound->count() > 0) return &bound->results().back();
-  return nullptr;
 }
 
 // The options of a run config are those of the commands that were named, and the common ones; of two with the

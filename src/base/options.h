@@ -77,10 +77,13 @@ class Option {
     return choices_.assign(words.begin(), words.end()), *this;
   }
   Option& hidden() { return hidden_ = true, *this; }
+  // Another option of the command, of which only one may be typed.
+  Option& instead_of(std::string_view other) { return instead_of_ = other, *this; }
   Option& required() { return required_ = true, *this; }
 
   const std::string& name() const { return names_.front(); }        // "--steps", or "NAME" of a position
   const std::vector<std::string>& names() const { return names_; }  // those that help shows
+  const std::string& other() const { return instead_of_; }          // that it stands instead of; or empty
   const std::vector<std::string>& old_names() const { return was_; }
   const std::vector<std::pair<std::string, std::string>>& old_values() const { return was_values_; }
   const std::string& value_name() const { return value_name_; }
@@ -111,7 +114,7 @@ class Option {
   std::vector<std::string> names_, was_, choices_;
   std::vector<std::pair<std::string, std::string>> was_values_;
   std::function<std::vector<std::string>(std::string_view)> say_former_;
-  std::string help_, value_name_ = "NAME", unset_;
+  std::string help_, value_name_ = "NAME", unset_, instead_of_;
   bool flag_ = false, repeats_ = false, hidden_ = false, in_config_ = true, required_ = false,
        shows_default_ = true;
   std::string default_;                           // as text, when it was declared

@@ -73,7 +73,9 @@ void add_model_options(Options& options, ModelOptions& m, bool several, bool voc
       .opt("--size", m.sizes,
            several ? "model sizes, as `kiln sizes` lists them" : "model size, as `kiln sizes` lists them")
       .value(several ? "NAME,..." : "NAME");
-  options.opt("--model", m.model, "instead of --size: a config.json or a Hugging Face folder").value("PATH");
+  options.opt("--model", m.model, "instead of --size: a config.json or a Hugging Face folder")
+      .value("PATH")
+      .instead_of("--size");
   const char* const kAsModel = "the model's";
   options.opt("--layers", m.layers, kDimension, "blocks").unset(kAsModel);
   options.opt("--d-model", m.d_model, kDimension, "model width").unset(kAsModel);

@@ -2,7 +2,9 @@
 // and without recomputing, accumulating and clipping.
 #include <gtest/gtest.h>
 
+#include "optim/optimizers.h"
 #include "studies/gate/step_cases.h"
+#include "studies/gate/update_cases.h"
 #include "studies/step/step.h"
 #include "train/presets.h"
 
@@ -78,6 +80,19 @@ TEST(GateCoverage, StepsThatAccumulateClipRecomputeOrTieWeights) {
 }
 
 // A shape that no case has: this is what makes the tests above able to fail.
+TEST(GateCoverage, EveryOptimizerHasADefinitionOfItsUpdate) {
+  for (const std::string_view name : optimizer_names()) {
+    EXPECT_NO_THROW(check_update_has_a_case(name)) << name;
+    StepSpec spec = small_spec();
+    spec.step.optimizer.name = name;
+    const std::vector<StepCase> cases = cases_of_step(spec, rank_on(DeviceType::cpu, {}));
+    EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), [&](const StepCase& c) {
+      return c.name.starts_with(name);
+    })) << name;
+  }
+  EXPECT_THROW(check_update_has_a_case("shampoo"), Error) << "and is not taken for another";
+}
+
 TEST(GateCoverage, AnOpWithoutACaseOfItsShapeIsNamed) {
   StepSpec spec = small_spec();
   const RunVariants chosen = choose_variants("optimized", "", DeviceType::cpu);

@@ -2,7 +2,7 @@
 """usage: refuses.py KILN_BROKEN [COMMAND...]
 
 Every command that prints a time of kiln's ops refuses to time what is wrong. KILN_BROKEN is kiln with mistakes in its
-SwiGLU, its AdamW and its attention (broken_*.cpp), each made when the environment asks for it. The
+SwiGLU, its AdamW, its attention and its matmul (broken_*.cpp), each made when the environment asks for it. The
 commands are those of the program's own help: one that is new has to be entered here.
 """
 import json
@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 COPY, LAST, BACKWARD, DECAY = "copied gate", "last row of a large size", "backward", "forgotten decay"
+MATMUL = "matmul"
 LAST_QUERY, ATTENTION_BACKWARD = "last query of a long sequence", "attention backward"
 
 # What a refusal names, where it is not the op that the others are made in.
@@ -138,6 +139,21 @@ def why_wrong(kiln, command):
     return None
 
 
+def why_rates_are_wrong(kiln):
+    """`kiln doctor` by itself has no rows, but the rates of matmuls."""
+    done, _ = run(kiln, "doctor", [], None)
+    right = json.loads(done.stdout)
+    if set(right["ceilings"]["gemm_gflop_per_s"]) != {"fp32", "bf16"}:
+        return f"without a mistake it has the rates {right['ceilings']['gemm_gflop_per_s']}"
+    done, _ = run(kiln, "doctor", [], MATMUL)
+    wrong = json.loads(done.stdout)
+    if "gemm_gflop_per_s" in wrong["ceilings"]:
+        return f"'{MATMUL}': it has the rates {wrong['ceilings']['gemm_gflop_per_s']}"
+    if not any("matmul" in p["problem"] and "allowed" in p["problem"] for p in wrong["problems"]):
+        return f"'{MATMUL}': it does not say what is wrong: {wrong['problems']}"
+    return None
+
+
 def main():
     kiln = sys.argv[1]
     names = [n for n in commands_of(kiln) if n != "bench"] + [f"bench {n}" for n in commands_of(kiln, "bench")]
@@ -147,8 +163,10 @@ def main():
     if unknown:
         sys.exit(f"does it print times? Enter it in {os.path.basename(__file__)}: {', '.join(unknown)}")
     wrong = 0
-    for command in sys.argv[2:] or TIMED:
-        why = why_wrong(kiln, command)
+    checks = {command: lambda command=command: why_wrong(kiln, command) for command in TIMED}
+    checks["rates of doctor"] = lambda: why_rates_are_wrong(kiln)
+    for command in sys.argv[2:] or checks:
+        why = checks[command]()
         print(f"{command}: {why or 'refuses'}", flush=True)
         wrong += why is not None
     sys.exit(1 if wrong else 0)

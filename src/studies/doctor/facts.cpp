@@ -17,6 +17,7 @@
 #include "dist/launch/transports.h"
 #include "ops/linear/linear.h"
 #include "perf/timing/timing.h"
+#include "studies/variant_check.h"
 
 namespace kiln {
 namespace {
@@ -68,31 +69,47 @@ void check_ceilings(const CpuCeilings& c, std::vector<Problem>& problems) {
 }
 
 // What a run gets, next to what the registers could do.
+// Its forward and backward against the definition, on all that is timed.
+std::string why_gemm_is_wrong(RankContext& ctx, DType dtype, int64_t size) {
+  BenchOpRequest request;
+  request.bench = find_op_bench("linear");
+  request.device = Device::cpu();
+  request.threads = ctx.pool().threads();
+  BenchRow judged;
+  const SampledReference reference =
+      make_reference(request, {{"rows", size}, {"in", size}, {"out", size}}, dtype);
+  return check_variant(ctx, reference, judged) ? std::string() : judged.reason;
+}
+
+MeasuredGemm measure_gemm(RankContext& ctx, DType dtype, int64_t size) {
+  MeasuredGemm gemm{.dtype = dtype, .variant = {}, .wrong = why_gemm_is_wrong(ctx, dtype, size)};
+  if (!gemm.wrong.empty()) return gemm;
+  Param w;
+  w.name = "weight";
+  w.shape = {size, size};
+  w.value = ctx.zeros(w.shape, dtype);
+  const Tensor x = ctx.zeros({size, size}, dtype);
+  struct Name : OpObserver {
+    std::string& name;
+    explicit Name(std::string& n) : name(n) {}
+    void on_op_begin(RankContext&, const OpEvent& e) override { name = e.variant; }
+  } observer(gemm.variant);
+  ctx.add_observer(&observer);
+  const GradModeGuard off(ctx, GradMode::off);
+  const Timing t =
+      time_work({[&] { linear(ctx, x, w); }}, {.min_samples = 5, .min_seconds = 0.02, .max_seconds = 0.1});
+  ctx.remove_observer(&observer);
+  const auto n = static_cast<double>(size);
+  gemm.flops_per_second = 2 * n * n * n / t.min;
+  return gemm;
+}
+
 std::vector<MeasuredGemm> measure_gemms(CpuIsa isa) {
-  constexpr int64_t kSize = 512;
   RankOptions options;
   options.cpu_isa = isa;
   RankContext ctx(options);
   std::vector<MeasuredGemm> gemms;
-  for (DType dtype : {DType::f32, DType::bf16}) {
-    Param w;
-    w.name = "weight";
-    w.shape = {kSize, kSize};
-    w.value = ctx.zeros(w.shape, dtype);
-    const Tensor x = ctx.zeros({kSize, kSize}, dtype);
-    std::string variant;
-    struct Name : OpObserver {
-      std::string& name;
-      explicit Name(std::string& n) : name(n) {}
-      void on_op_begin(RankContext&, const OpEvent& e) override { name = e.variant; }
-    } observer(variant);
-    ctx.add_observer(&observer);
-    const GradModeGuard off(ctx, GradMode::off);
-    const Timing t =
-        time_work({[&] { linear(ctx, x, w); }}, {.min_samples = 5, .min_seconds = 0.02, .max_seconds = 0.1});
-    ctx.remove_observer(&observer);
-    gemms.push_back({dtype, variant, 2.0 * kSize * kSize * kSize / t.min});
-  }
+  for (const DType dtype : {DType::f32, DType::bf16}) gemms.push_back(measure_gemm(ctx, dtype, 512));
   return gemms;
 }
 
@@ -211,6 +228,12 @@ DoctorFacts examine_machine(bool measure) {
       {"nccl", nccl_built_in(), nccl, "collectives between GPUs go through the host"},
   };
   facts.problems = find_problems(facts, build.cuda, build.cuda_archs, gpu_in_machine());
+  for (const MeasuredGemm& g : facts.gemms) {
+    if (!g.wrong.empty())
+      facts.problems.push_back(
+          {fmt::format("matmul in {} computes something else: {}", name_of(g.dtype), g.wrong),
+           "this build must not be trained with: run `make test`"});
+  }
   facts.load = load.load();
   return facts;
 }

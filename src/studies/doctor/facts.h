@@ -33,7 +33,8 @@ struct Problem {
 struct MeasuredGemm {
   DType dtype;
   std::string variant;
-  double flops_per_second;
+  double flops_per_second = 0;
+  std::string wrong = {};  // what it computes instead, and so was not timed; empty: nothing
 };
 
 struct DoctorFacts {

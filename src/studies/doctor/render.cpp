@@ -29,6 +29,7 @@ Json ceilings_json(const DoctorFacts& facts) {
   if (c.bf16_dot) rates["bf16_dot"] = rate_json(*c.bf16_dot);
   if (c.amx) rates["amx_bf16"] = rate_json(*c.amx);
   for (const MeasuredGemm& g : facts.gemms) {
+    if (!g.wrong.empty()) continue;
     page["gemm_gflop_per_s"][std::string(name_of(g.dtype))] = {
         {"variant", g.variant},
         {"size", 512},
@@ -172,6 +173,7 @@ std::string ceiling_lines(const DoctorFacts& facts) {
   if (c.bf16_dot) text += line("dot", *c.bf16_dot, "GFLOP/s bf16");
   if (c.amx) text += line("amx", *c.amx, "GFLOP/s bf16");
   for (const MeasuredGemm& g : facts.gemms) {
+    if (!g.wrong.empty()) continue;
     text += fmt::format("gemm     {} GFLOP/s {}, 512 x 512 x 512 by `{}`: {:.0f} % of the above\n",
                         rate(g.flops_per_second), name_of(g.dtype), g.variant,
                         100 * g.flops_per_second / c.flops_for(g.dtype, facts.isa).all);

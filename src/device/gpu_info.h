@@ -24,6 +24,9 @@ struct GpuInfo {
 // Empty when there is none; *why_none (where given) then says why in one line.
 std::vector<GpuInfo> list_gpus(std::string* why_none = nullptr);
 
+// Where the GPU is plugged in, "0000:18:00.0"; empty where there is none. Starts the driver, not the GPU.
+std::string pci_bus_of(int index);
+
 // Of the cuBLASLt loaded at run time (130100 is 13.1.0), or 0 where there is none. Loads it: some 100 ms.
 std::size_t cublaslt_version();
 

@@ -14,6 +14,8 @@ std::unique_ptr<Backend> make_cuda_backend(int, bool) {
               ErrorKind::unavailable);
 }
 
+std::string pci_bus_of(int) { return {}; }
+
 std::size_t cublaslt_version() { return 0; }
 
 }  // namespace kiln

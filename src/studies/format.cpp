@@ -59,6 +59,19 @@ Json load_json(const HostLoad& load) {
   Json json = {{"seconds", load.seconds},         {"cpus", load.cpus},
                {"load_before", load.load_before}, {"others_cores", load.others},
                {"steal_cores", load.steal},       {"throttled_cores", load.throttled}};
+  if (load.gpu) {
+    const GpuLoad& gpu = *load.gpu;
+    json["gpu"] = {{"samples", gpu.samples},
+                   {"sm_mhz_min", gpu.least_sm_mhz},
+                   {"sm_mhz_median", gpu.median_sm_mhz},
+                   {"sm_mhz_most", gpu.most_sm_mhz},
+                   {"watts", gpu.watts},
+                   {"watts_most", gpu.most_watts},
+                   {"celsius", gpu.celsius},
+                   {"held_back_share", gpu.unsteady},
+                   {"power_capped_share", gpu.power_capped},
+                   {"other_processes", gpu.others}};
+  }
   if (const std::string why = load.why_unreliable(); !why.empty()) json["unreliable"] = why;
   return json;
 }

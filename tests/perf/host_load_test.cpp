@@ -88,7 +88,7 @@ TEST(HostLoad, ASpinningProcessBesideIsSeen) {
     ::kill(other, SIGKILL);
     ::waitpid(other, nullptr, 0);
   });
-  const LoadWatch watch;
+  const LoadWatch watch(Device::cpu());
   ::usleep(700'000);
   const HostLoad load = watch.load();
   EXPECT_GT(load.others, 0.2);

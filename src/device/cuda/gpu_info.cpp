@@ -3,6 +3,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
+
 #include "base/error.h"
 
 namespace kiln {
@@ -63,6 +65,14 @@ std::vector<GpuInfo> list_gpus(std::string* why_none) {
   (void)cudaGetLastError();
   if (gpus.empty() && why_none != nullptr) *why_none = "no GPU answered";
   return gpus;
+}
+
+std::string pci_bus_of(int index) {
+  std::array<char, 64> bus{};
+  if (cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), index) == cudaSuccess)
+    return bus.data();
+  (void)cudaGetLastError();
+  return {};
 }
 
 std::size_t cublaslt_version() {

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "device/cpu/host_limits.h"
+#include "device/gpu_info.h"
 #include "dist/launch/rank_env.h"
 
 namespace kiln {
@@ -54,20 +56,37 @@ double of_this_process() {
   return sum;
 }
 
+struct OwnProcess {
+  int pid = 0;
+  double seconds = 0;  // of a CPU
+};
+
 // Other ranks of the run are no strangers: they are its launcher's children too.
-double of_all_ranks() {
-  double sum = 0;
+std::vector<OwnProcess> launcher_and_ranks() {
+  std::vector<OwnProcess> all;
   std::error_code failed;
   for (std::filesystem::directory_iterator it("/proc", failed), end; !failed && it != end;
        it.increment(failed)) {
     const auto pid = number(it->path().filename().string());
     if (!pid) continue;
     const auto p = parse_process_seconds(read_text(it->path() / "stat"), ticks_per_second());
-    const bool launcher = static_cast<pid_t>(*pid) == ::getppid();
-    if (p && launcher) sum += p->own + p->ended_children;
-    if (p && !launcher && p->parent == ::getppid()) sum += p->own + p->ended_children;
+    const auto id = static_cast<int>(*pid);
+    if (p && (id == ::getppid() || p->parent == ::getppid())) all.push_back({id, p->own + p->ended_children});
   }
+  return all;
+}
+
+double of_all_ranks() {
+  double sum = 0;
+  for (const OwnProcess& p : launcher_and_ranks()) sum += p.seconds;
   return sum;
+}
+
+std::vector<int> own_pids() {
+  if (!read_rank_env().launched()) return {::getpid()};
+  std::vector<int> pids;
+  for (const OwnProcess& p : launcher_and_ranks()) pids.push_back(p.pid);
+  return pids;
 }
 
 double throttled_seconds() {
@@ -172,6 +191,16 @@ HostLoad load_between(const LoadSample& before, const LoadSample& after) {
   return load;
 }
 
+LoadWatch::LoadWatch(const Device& device) : before_(read_load()), device_(device) {
+  if (device.type == DeviceType::cuda) gpu_.emplace();
+}
+
+HostLoad LoadWatch::load() const {
+  HostLoad load = load_between(before_, read_load());
+  if (gpu_) load.gpu = gpu_->load(pci_bus_of(device_.index), own_pids());
+  return load;
+}
+
 std::string HostLoad::why_unreliable() const {
   if (seconds <= 0) return {};
   const double most = kBusyShare * cpus;
@@ -187,6 +216,8 @@ std::string HostLoad::why_unreliable() const {
   };
   add(steal, "the hypervisor");
   add(throttled, "the cgroup's CPU limit");
+  if (const std::string why = gpu ? gpu->why_unreliable() : ""; !why.empty())
+    text += (text.empty() ? "" : "; ") + why;
   return text.empty() ? text : text + ": timings unreliable";
 }
 

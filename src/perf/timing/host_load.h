@@ -7,15 +7,18 @@
 #include <string>
 #include <string_view>
 
+#include "perf/timing/gpu_load.h"
+
 namespace kiln {
 
 struct HostLoad {
-  double seconds = 0;      // how long was watched; 0: nothing was
-  int cpus = 1;            // online
-  double load_before = 0;  // the system's average over the minute before
-  double others = 0;       // cores kept busy by processes that are not this command's
-  double steal = 0;        // cores that the hypervisor gave to other machines
-  double throttled = 0;    // cores that a cgroup's CPU limit took away
+  double seconds = 0;               // how long was watched; 0: nothing was
+  int cpus = 1;                     // online
+  double load_before = 0;           // the system's average over the minute before
+  double others = 0;                // cores kept busy by processes that are not this command's
+  double steal = 0;                 // cores that the hypervisor gave to other machines
+  double throttled = 0;             // cores that a cgroup's CPU limit took away
+  std::optional<GpuLoad> gpu = {};  // where something was timed on one, and its driver tells
 
   // "load 5.9 on 2 cores, 1.3 of them used by others meanwhile: timings unreliable"; empty where nothing
   // speaks against them.
@@ -60,14 +63,16 @@ LoadSample read_load();
 
 HostLoad load_between(const LoadSample& before, const LoadSample& after);
 
-// From its making to load().
+// From its making to load(), of the host and of the GPU that is timed.
 class LoadWatch {
  public:
-  LoadWatch() : before_(read_load()) {}
-  HostLoad load() const { return load_between(before_, read_load()); }
+  explicit LoadWatch(const Device& device);
+  HostLoad load() const;
 
  private:
   LoadSample before_;
+  Device device_;
+  std::optional<GpuWatch> gpu_;
 };
 
 }  // namespace kiln

@@ -136,7 +136,7 @@ AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
                     const std::function<void(const std::string&)>& progress,
                     const std::function<void(const std::string& line)>& store) {
   AblateReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   const std::vector<PlannedRow> plan = ablation_plan(r.only, r.device);
   MeasuredPlace place = find_place(r.device, r.threads);
   const std::string study = study_id(r, place);

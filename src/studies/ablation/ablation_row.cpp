@@ -204,7 +204,7 @@ bool AblationRows::judge_and_time(AblationRow& row, const PlannedRow* before) {
 }
 
 std::optional<std::string> AblationRows::measure(const PlannedRow& planned, const PlannedRow* before) {
-  const LoadWatch load;
+  const LoadWatch load(request_.device);
   const AblationPlan p = plan(planned.on);
   AblationRow row(request_, planned, p, place_.ceilings);
   const auto give_up = [&](RowStatus status, const std::string& why) {

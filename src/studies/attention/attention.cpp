@@ -249,7 +249,7 @@ void check_attention_request(const AttentionRequest& request) {
 AttentionReport bench_attention(const AttentionRequest& request,
                                 const std::function<void(const std::string&)>& progress) {
   AttentionReport report;
-  const LoadWatch load;
+  const LoadWatch load(request.device);
   report.command = request.command;
   report.table = request.table;
   report.device = request.device.str();

@@ -96,7 +96,7 @@ CalibrateReport calibrate(const CalibrateRequest& request,
     throw Error("meta runs no kernels, so there is nothing to calibrate", "use --device cpu or cuda",
                 ErrorKind::usage);
   const auto begun = Clock::now();
-  const LoadWatch load;
+  const LoadWatch load(request.device);
   const Machine machine = machine_of(request.device, request.threads);
   CalibrateReport report;
   progress("checking the steps");

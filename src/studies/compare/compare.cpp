@@ -164,7 +164,7 @@ void explain_step(ComparedStep& step, const TimeModel& model, DType compute, Cpu
 CompareReport compare_steps(std::span<const CompareRequest> requests, const Progress& progress) {
   std::vector<MeasureRequest> measures;
   for (const CompareRequest& q : requests) measures.push_back(q.measure);
-  const LoadWatch load;
+  const LoadWatch load(requests.front().measure.step.device);
   std::vector<MeasuredStep> measured = measure_steps(measures, /*by_turns=*/true, progress);
   CompareReport report;
   report.load = load.load();

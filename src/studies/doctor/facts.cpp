@@ -184,7 +184,7 @@ std::vector<Problem> find_problems(const DoctorFacts& facts, bool built_with_cud
 DoctorFacts examine_machine(bool measure) {
   const BuildInfo& build = build_info();
   DoctorFacts facts;
-  const LoadWatch load;
+  const LoadWatch load(gpu_in_machine() ? Device::cuda(0) : Device::cpu());
   facts.cpu_model = cpu_model();
   facts.features = cpu_features();
   const char* forced = std::getenv("KILN_CPU_ISA");

@@ -147,7 +147,7 @@ MeasureReport measure(const MeasureRequest& request, const Progress& progress) {
   report.device_name = place.name;
   report.isa = place.isa;
   report.threads = place.threads;
-  const LoadWatch load;
+  const LoadWatch load(request.step.device);
   report.steps = measure_steps({&request, 1}, /*by_turns=*/false, progress);
   report.load = load.load();
   return report;

@@ -173,7 +173,7 @@ class OpBenchRun {
         ctx_(options_for(request.device, request.threads, request.seed)) {}
 
   BenchReport run() {
-    const LoadWatch load;
+    const LoadWatch load(request_.device);
     report_.op = request_.bench.op;
     report_.device = request_.device.str();
     report_.device_name = device_name(request_.device);

@@ -132,7 +132,7 @@ std::vector<PlanChoice> choices_of(const std::vector<PlanCheckRow>& rows) {
 PlanCheckReport plan_check(const PlanCheckRequest& q,
                            const std::function<void(const std::string&)>& progress) {
   PlanCheckReport report;
-  const LoadWatch load;
+  const LoadWatch load(q.device);
   report.request = q;
   report.kind = TimeModel(q.plan.hardware, policy_of(q.plan.precision).compute).kind();
   for (const int devices : q.plan.devices) {

@@ -247,7 +247,7 @@ void check_profile(const ProfileRequest& r) {
 
 ProfileReport run_profile(const ProfileRequest& r, const std::function<void(const std::string&)>& progress) {
   ProfileReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   report.phases = r.phases;
   report.above = r.above / 100;
   report.kernels = r.kernels;

@@ -184,7 +184,7 @@ class Study {
   }
 
   BenchAllReduceReport run() {
-    const LoadWatch load;
+    const LoadWatch load(r_.device);
     report_.device = r_.device.str();
     for (const std::string& transport : r_.transports)
       for (const int ranks : r_.ranks)

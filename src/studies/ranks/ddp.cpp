@@ -164,7 +164,7 @@ void check_bench_ddp(const BenchDdpRequest& r) {
 
 BenchDdpReport bench_ddp(const BenchDdpRequest& r, const std::function<void(const std::string&)>& progress) {
   BenchDdpReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   report.request = r;
   RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
   const std::unique_ptr<Ranks> processes =

@@ -137,7 +137,7 @@ void time_in_turns(const BenchFsdpRequest& r, RanksWork& work, FirstRun& first, 
 BenchFsdpReport bench_fsdp(const BenchFsdpRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchFsdpReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   report.request = r;
   RanksWork work = work_of(r, r.ranks, r.batch / r.ranks);
   const std::unique_ptr<Ranks> processes =

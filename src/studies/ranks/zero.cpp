@@ -80,7 +80,7 @@ void check_bench_zero(const BenchZeroRequest& r) {
 BenchZeroReport bench_zero(const BenchZeroRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchZeroReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   report.request = r;
   report.parameters = count_params(config_of(r.size)).total();
   std::map<int, double> compute;

@@ -363,7 +363,7 @@ void check_bench_step(const BenchStepRequest& r) {
 BenchStepReport bench_step(const BenchStepRequest& r,
                            const std::function<void(const std::string&)>& progress) {
   BenchStepReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
   StepGate gate(r.folder, progress);

@@ -91,7 +91,7 @@ TuneReport tune(const TuneRequest& r, const std::string& out, const TuneNote& pr
   report.file = tune_path(out, *here);
   check_tune_path(report.file);
   TuneFile file = earlier_choices(report.file, *here, say);
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   StepGate gate(out, progress);
   for (TunedStep& step : report.steps) {
     tune_step(r, gate, step, progress);

@@ -145,7 +145,7 @@ TuneAttentionReport tune_attention(const TuneAttentionRequest& r, const std::str
   report.file = tune_path(out, *here);
   check_tune_path(report.file);
   TuneFile file = earlier_choices(report.file, *here, say);
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   for (TunedCell& tuned : report.cells) {
     if (tuned.tiles.empty()) continue;
     try {

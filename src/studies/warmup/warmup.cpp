@@ -21,7 +21,7 @@ void check_after(const WarmupRequest& request, StepRow& row) {
 WarmupReport bench_warmup(const WarmupRequest& request) {
   const BenchStepRequest& r = request.step;
   WarmupReport report;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   report.context = request.context_seconds;
   report.device = r.device.str();
   report.row = step_rows(r).front();

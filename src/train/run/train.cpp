@@ -11,7 +11,7 @@ TrainOutcome train(const TrainRequest& r, TrainView& view, const std::atomic<boo
   check_request(r);
   SharedDataset share;
   TrainOutcome outcome;
-  const LoadWatch load;
+  const LoadWatch load(r.device);
   run_ranks(ranks_of(r), rank_options_of(r, r.ranks), [&](RankContext& ctx, Communicator& comm) {
     TrainView nobody;
     const bool first = comm.rank() == 0;

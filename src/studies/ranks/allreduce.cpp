@@ -174,9 +174,12 @@ class Study {
   Study(const BenchAllReduceRequest& r, const Progress& progress)
       : r_(r), progress_(progress), launched_(launched_request()) {
     is_rank_ = find_transport(launched_.transport).processes || launched_.world > 1;
+    if (is_rank_) r_.ranks = {launched_.world};
+    if (std::find(r_.ranks.begin(), r_.ranks.end(), 1) != r_.ranks.end())
+      throw Error("[all-reduce] 1 rank has nothing to add up, and nothing to time", "take 2 ranks or more",
+                  ErrorKind::usage);
     if (!is_rank_) return;
     r_.transports = {launched_.transport};
-    r_.ranks = {launched_.world};
     if (r_.algorithms.size() > 1)
       throw Error("ranks started by a launcher have one rendezvous, so they measure one --algorithm",
                   "choose one, or leave `kiln run` out: bench allreduce starts ranks itself",

@@ -46,6 +46,28 @@ BenchStepReport run(const BenchStepRequest& r) {
   return bench_step(r, [](const std::string&) {});
 }
 
+TEST(BenchStep, RowsOfOneModelAreTimedByTurns) {
+  BenchStepRequest r = little_request();
+  r.presets = {"baseline", "optimized"};
+  r.contexts = {11, 13};
+  r.steps = 7;  // no multiple of the turns
+  const BenchStepReport report = run(r);
+  ASSERT_EQ(report.rows.size(), 4u);
+  for (const StepRow& row : report.rows) {
+    EXPECT_TRUE(row.by_turns) << row.variant_set();
+    EXPECT_EQ(row.timing.samples.size(), 7u);
+    EXPECT_EQ(row.timing.warmups, 1);
+    EXPECT_EQ(row.measured.peak_total, row.predicted.peak_total) << "the other model's memory is not its own";
+    EXPECT_GT(row.first, 0);
+    ASSERT_TRUE(row.phases);
+    EXPECT_EQ(row.phases->host.samples.size(), 7u);
+  }
+  EXPECT_NEAR(report.rows[0].last_loss, report.rows[1].last_loss, 1e-3) << "the same steps of the same model";
+  r.presets = {"optimized"};
+  r.contexts = {11};
+  EXPECT_FALSE(run(r).rows.front().by_turns) << "there is nobody to take turns with";
+}
+
 TEST(BenchStep, FiguresFollowFromEachOther) {
   BenchStepRequest r = little_request();
   r.split = true;

@@ -75,6 +75,28 @@ TEST(Benches, EveryOneRuns) {
   }
 }
 
+TEST(BenchOp, VariantsAreTimedThereAndBack) {
+  BenchOpRequest request = small_request("swiglu");
+  request.forms = {request.forms.front()};
+  std::vector<std::string> told;
+  const BenchReport report = bench_op(request, [&](const std::string& text) { told.push_back(text); });
+  std::vector<std::string> names, seen;
+  for (const BenchRow& r : report.rows) {
+    if (!r.ok()) continue;
+    names.push_back(r.variant);
+    EXPECT_GE(r.timing.samples.size(), 10u) << "as many as of one visit";
+  }
+  ASSERT_GE(names.size(), 2u);
+  for (const std::string& text : told) {
+    if (text.find("checking") != std::string::npos || text.find(": ") == std::string::npos) continue;
+    for (const std::string& name : names)
+      if (text.ends_with(cat(": ", name, " ", request.forms[0].name))) seen.push_back(name);
+  }
+  std::vector<std::string> expected = names;
+  expected.insert(expected.end(), names.rbegin(), names.rend());
+  EXPECT_EQ(seen, expected);
+}
+
 TEST(BenchOp, ChecksThenTimesAndStatesABound) {
   int told = 0;
   const BenchReport report = bench_op(small_request("linear"), [&](const std::string&) { ++told; });

@@ -38,6 +38,25 @@ TEST(Timing, NoiseHasAName) {
   EXPECT_EQ(summarize({1, 1}).noise(), "only 2 samples");
 }
 
+TEST(Timing, TwoVisitsAreOneMeasurement) {
+  const TimingOptions whole{
+      .warmups = 2, .min_samples = 11, .max_samples = 100, .min_seconds = 1, .max_seconds = 3};
+  const TimingOptions half = for_each_visit(whole, 2);
+  EXPECT_EQ(half.warmups, 2) << "each visit finds the caches cold";
+  EXPECT_EQ(half.min_samples, 6);
+  EXPECT_EQ(half.max_samples, 50);
+  EXPECT_DOUBLE_EQ(half.min_seconds, 0.5);
+  EXPECT_DOUBLE_EQ(half.max_seconds, 1.5);
+  Timing first = summarize({1, 2, 3});
+  first.first = 9;
+  first.warmups = 2;
+  const Timing both = merged(first, summarize({7, 8}));
+  EXPECT_EQ(both.samples, (std::vector<double>{1, 2, 3, 7, 8}));
+  EXPECT_EQ(both.p50, 3);
+  EXPECT_EQ(both.first, 9);
+  EXPECT_EQ(both.warmups, 2);
+}
+
 TEST(Timing, CallsPrepareAndWaitAroundEverySample) {
   int calls = 0, prepared = 0, waits = 0;
   TimingOptions o;

@@ -39,6 +39,13 @@ StepClock StepClock::for_compute(DType compute) const {
   return {TimeModel(h, has_rate(h, compute) ? compute : DType::f32), nominal, from, note};
 }
 
+std::optional<StepTime> StepClock::predict(std::span<const TimedOp> ops, DType compute, bool graph) const {
+  if (!calibrated() || !has_rate(model.hardware(), compute)) return std::nullopt;
+  const TimeModel here(model.hardware(), compute);
+  if (!here.calibrated()) return std::nullopt;
+  return here.step(ops, graph);
+}
+
 StepClock clock_of(const std::string& folder, const Device& device, int threads, DType compute) {
   const Machine here = machine_of(device, threads);
   KnownMachine known = known_machine(folder, here);
@@ -46,10 +53,9 @@ StepClock clock_of(const std::string& folder, const Device& device, int threads,
     std::string from = known.path.empty() ? "hardware/" + known.hardware->name : known.path;
     return {TimeModel(std::move(*known.hardware), compute), false, std::move(from), std::move(known.note)};
   }
-  return {
-      TimeModel(nominal(here.kind, here.threads), compute), true, "nominal rates",
-      "nothing is known of this machine, so times are rooflines of nominal rates; `kiln doctor --calibrate` "
-      "measures what a prediction needs"};
+  const std::string why =
+      known.hardware ? cat(known.hardware->name, " has no rate in ", name_of(compute)) : known.note;
+  return {TimeModel(nominal(here.kind, here.threads), compute), true, "nominal rates", why};
 }
 
 StepClock clock_of(Hardware hardware, DType compute) {

@@ -52,6 +52,23 @@ Timing summarize(std::vector<double> samples) {
   return t;
 }
 
+TimingOptions for_each_visit(TimingOptions o, int visits) {
+  o.min_samples = (o.min_samples + visits - 1) / visits;
+  o.max_samples = (o.max_samples + visits - 1) / visits;
+  o.min_seconds /= visits;
+  o.max_seconds /= visits;
+  return o;
+}
+
+Timing merged(const Timing& a, const Timing& b) {
+  std::vector<double> samples = a.samples;
+  samples.insert(samples.end(), b.samples.begin(), b.samples.end());
+  Timing t = summarize(std::move(samples));
+  t.warmups = a.warmups;
+  t.first = a.first;
+  return t;
+}
+
 Timing time_work(const TimedWork& work, const TimingOptions& o) {
   const Clock::time_point begin = Clock::now();
   auto spent = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };

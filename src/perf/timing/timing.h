@@ -46,6 +46,12 @@ Timing time_work(const TimedWork& work, const TimingOptions& options = {});
 // Statistics of given samples; apart from the clock, so that they can be tested.
 Timing summarize(std::vector<double> samples);
 
+// For each of several visits to the same work, which together take what these options say.
+TimingOptions for_each_visit(TimingOptions options, int visits);
+
+// Of two measurements of the same work, the earlier one first.
+Timing merged(const Timing& a, const Timing& b);
+
 // The value below which a share p of the samples lies, interpolated between neighbours; sorted input.
 double percentile(const std::vector<double>& sorted, double p);
 

@@ -45,8 +45,20 @@ RankOptions with_variant(RankOptions rank, const std::string& variant) {
   return rank;
 }
 
-void check_and_time(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
-                    AttentionRow& row) {
+// What goes wrong in `work` is what the row says then.
+void attempt_row(AttentionRow& row, const std::function<void(OutOfMemory&)>& work) {
+  OutOfMemory full;
+  try {
+    work(full);
+  } catch (const Error& error) {
+    row.set(full.happened ? RowStatus::oom : status_of(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    row.set(RowStatus::oom, "out of memory on the host");
+  }
+}
+
+void check_attention_row(const AttentionRequest& request, const RankOptions& rank,
+                         AttentionReferences& references, AttentionRow& row) {
   constexpr double kSlowCall = 10;  // seconds
   throw_if_stopped(request.stop);
   const SampledReference& reference = references.of(row.cell);
@@ -58,38 +70,41 @@ void check_and_time(const AttentionRequest& request, const RankOptions& rank, At
           fmt::format("one call would take about {:.0f} s; --variant {} times it", seconds, row.variant));
     }
   }
-  OutOfMemory full;
-  try {
-    const RankOptions own = with_variant(rank, row.asked());
+  attempt_row(row, [&](OutOfMemory& full) {
     BenchRow judged;
-    bool right = false;
-    {
-      RankContext ctx(own);  // its own: what a check leaves cached is not in the way of the bytes measured
-      ctx.allocator().add_observer(&full);
-      right = check_variant(ctx, reference, judged);
-    }
+    RankContext ctx(with_variant(rank, row.asked()));
+    ctx.allocator().add_observer(&full);
+    const bool right = check_variant(ctx, reference, judged);
     row.error = judged.error;
     row.allowed = judged.allowed;
     row.checked_queries = judged.checked_rows;
     row.all_queries = judged.all_rows;
     if (!right) return row.fail_gate(judged.reason);
     row.gate = Gate::passed;
-    throw_if_stopped(request.stop);
-    RankContext ctx(own);
-    ctx.allocator().add_observer(&full);
-    AttentionTimes times = time_attention(ctx, row.cell, request.passes, request.clock);
-    row.measured = times.memory;
-    for (std::size_t i = 0; i < request.passes.size(); ++i)
-      row.timings[static_cast<std::size_t>(request.passes[i])] = std::move(times.passes[i]);
-  } catch (const Error& error) {
-    row.set(full.happened ? RowStatus::oom : status_of(error.kind()), error.what());
-  } catch (const std::bad_alloc&) {
-    row.set(RowStatus::oom, "out of memory on the host");
-  }
+  });
 }
 
-void run_row(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
-             AttentionRow& row) {
+// In a context of its own: what a check leaves cached is not in the way of the bytes measured.
+void time_row(const AttentionRequest& request, const RankOptions& rank, int visits, AttentionRow& row) {
+  throw_if_stopped(request.stop);
+  attempt_row(row, [&](OutOfMemory& full) {
+    RankContext ctx(with_variant(rank, row.asked()));
+    ctx.allocator().add_observer(&full);
+    AttentionClock clock = request.clock;
+    clock.timing = for_each_visit(clock.timing, visits);
+    AttentionTimes times = time_attention(ctx, row.cell, request.passes, clock);
+    row.measured = times.memory;
+    for (std::size_t i = 0; i < request.passes.size(); ++i) {
+      std::optional<Timing>& timing = row.timings[static_cast<std::size_t>(request.passes[i])];
+      timing = timing ? merged(*timing, times.passes[i]) : std::move(times.passes[i]);
+    }
+  });
+  if (!row.ok()) row.timings = {};
+}
+
+// Does it fit, and does it compute what it should?
+void check_row(const AttentionRequest& request, const RankOptions& rank, AttentionReferences& references,
+               AttentionRow& row) {
   if (request.device.is_meta() && request.memory_cap.value == SIZE_MAX) {
     row.status = RowStatus::modelled;
     return;
@@ -105,7 +120,26 @@ void run_row(const AttentionRequest& request, const RankOptions& rank, Attention
     row.status = RowStatus::modelled;
     return;
   }
-  check_and_time(request, rank, references, row);
+  check_attention_row(request, rank, references, row);
+}
+
+// The variants of a cell twice, the second time in the opposite order: a machine that gets slower meanwhile,
+// or faster, does so to the first as much as to the last.
+void time_there_and_back(const AttentionRequest& request, const RankOptions& rank,
+                         std::vector<AttentionRow>& rows,
+                         const std::function<void(const std::string&)>& progress) {
+  std::vector<AttentionRow*> timed;
+  for (AttentionRow& row : rows) {
+    if (row.ok()) timed.push_back(&row);
+  }
+  const int visits = timed.size() > 1 ? 2 : 1;
+  for (int visit = 0; visit < visits; ++visit) {
+    for (AttentionRow* row : timed) {
+      progress(cat(row->cell.str(), ": ", row->names()));
+      if (row->ok()) time_row(request, rank, visits, *row);
+    }
+    std::reverse(timed.begin(), timed.end());
+  }
 }
 
 // Each variant of a cell once, under the name it runs by; one that cannot run is a row with the reason.
@@ -260,13 +294,20 @@ AttentionReport bench_attention(const AttentionRequest& request,
   const RankOptions rank = common_rank(request);
   AttentionReferences references(request.device, request.threads, request.seed);
   for (const AttentionCell& cell : request.cells) {
-    for (AttentionRow& row : rows_of(request, rank, cell)) {
-      report.stopped = report.stopped || (request.stop && request.stop());
-      if (report.stopped) break;
-      progress(cat(cell.str(), ": ", row.names()));
-      report.stopped = row.ok() && !done_unless_stopped([&] { run_row(request, rank, references, row); });
-      if (report.stopped) break;
-      report.rows.push_back(std::move(row));
+    if (report.stopped) break;
+    std::vector<AttentionRow> rows = rows_of(request, rank, cell);
+    report.stopped = !done_unless_stopped([&] {
+      for (AttentionRow& row : rows) {
+        throw_if_stopped(request.stop);
+        progress(cat(cell.str(), ": ", row.names(), ", checking"));
+        if (row.ok()) check_row(request, rank, references, row);
+      }
+      time_there_and_back(request, rank, rows, progress);
+    });
+    for (AttentionRow& row : rows) {
+      const bool measured =
+          std::any_of(row.timings.begin(), row.timings.end(), [](const auto& t) { return t; });
+      if (!report.stopped || measured) report.rows.push_back(std::move(row));
     }
   }
   if (request.scaling_fits) report.scaling_fits = scaling_fits_of(rank, report.rows);

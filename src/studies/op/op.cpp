@@ -219,10 +219,11 @@ class OpBenchRun {
     const SampledReference reference = make_reference(request_, shape, dtype);
     const OpCase c = request_.bench.make(shape);
     const CaseData data = draw_repeating(c, dtype, request_.seed);
+    std::vector<std::size_t> ready;  // rows
     for (const VariantListing& v : listing_.variants) {
       if (!asked_for(v.name)) continue;
       if (stopped()) break;
-      progress_(cat(cell, v.name));
+      progress_(cat(cell, v.name, ", checking"));
       BenchRow row;
       row.variant = v.name;
       row.device = name_of(v.device);
@@ -234,29 +235,63 @@ class OpBenchRun {
       } else if (std::string slow = why_too_slow(v, reference); !slow.empty()) {
         give_up(row, RowStatus::skipped, std::move(slow));
       } else {
-        report_.stopped = !done_unless_stopped([&] { attempt(reference, c, data, row); });
+        report_.stopped = !done_unless_stopped([&] {
+          attempt(row, [&] { check_forms(reference, row, ready); });
+          if (!row.ok()) report_.rows.push_back(row);
+        });
         if (report_.stopped) ctx_.tape().reset();
       }
     }
+    if (!report_.stopped) time_there_and_back(c, data, cell, ready);
+  }
+
+  // Each variant twice, the second time in the opposite order: a machine that gets slower meanwhile, or
+  // faster, does so to the first as much as to the last.
+  void time_there_and_back(const OpCase& c, const CaseData& data, const std::string& cell,
+                           std::vector<std::size_t> ready) {
+    const int visits = ready.size() > 1 ? 2 : 1;
+    for (int visit = 0; visit < visits && !report_.stopped; ++visit) {
+      for (const std::size_t at : ready) {
+        BenchRow& row = report_.rows[at];
+        if (!row.ok()) continue;  // no memory the first time
+        progress_(cat(cell, row.variant, row.form.empty() ? "" : " ", row.form));
+        report_.stopped =
+            !done_unless_stopped([&] { attempt(row, [&] { time_row(c, data, row, visits); }); });
+        if (!row.ok()) row.timing = {};
+        if (report_.stopped) break;
+      }
+      std::reverse(ready.begin(), ready.end());
+    }
+    if (!report_.stopped) return;
+    ctx_.tape().reset();
+    std::erase_if(report_.rows, [](const BenchRow& r) { return r.ok() && r.timing.samples.empty(); });
+  }
+
+  void time_row(const OpCase& c, const CaseData& data, BenchRow& row, int visits) {
+    ctx_.variants().set(request_.bench.op, row.variant);
+    const auto form = std::find_if(request_.forms.begin(), request_.forms.end(),
+                                   [&](const BenchForm& f) { return f.name == row.form; });
+    const TimingOptions options{.max_seconds = row.variant == baseline_ ? 1.5 : 3.0, .stop = request_.stop};
+    Timing timing = time_form(ctx_, c, data, *form, row, for_each_visit(options, visits));
+    row.timing = row.timing.samples.empty() ? std::move(timing) : merged(row.timing, timing);
   }
 
   // A variant that does not take this shape, or finds no memory for it, is a result too.
-  void attempt(const SampledReference& reference, const OpCase& c, const CaseData& data, BenchRow& row) {
+  void attempt(BenchRow& row, const std::function<void()>& work) {
     OutOfMemory full;
     ctx_.allocator().add_observer(&full);
     const OnExit unwatched([&] { ctx_.allocator().remove_observer(&full); });
     try {
-      run_variant(reference, c, data, row);
+      work();
     } catch (const Error& error) {
       ctx_.tape().reset();
-      give_up(row,
-              full.happened                            ? RowStatus::oom
+      row.set(full.happened                            ? RowStatus::oom
               : error.kind() == ErrorKind::unavailable ? RowStatus::unsupported
                                                        : RowStatus::failed,
               error.what());
     } catch (const std::bad_alloc&) {
       ctx_.tape().reset();
-      give_up(row, RowStatus::oom, "out of memory on the host");
+      row.set(RowStatus::oom, "out of memory on the host");
     }
   }
 
@@ -272,24 +307,20 @@ class OpBenchRun {
     report_.rows.push_back(std::move(row));
   }
 
-  // Checked against the baseline, then timed in each form.
-  void run_variant(const SampledReference& reference, const OpCase& c, const CaseData& data, BenchRow& row) {
+  // Checked against the baseline; then a row for each form, to be timed.
+  void check_forms(const SampledReference& reference, BenchRow& row, std::vector<std::size_t>& ready) {
     ctx_.variants().set(request_.bench.op, row.variant);
     if (std::optional<BenchRow> full = row_that_cannot_run(request_, row.shape, row.dtype, row.variant)) {
-      report_.rows.push_back(std::move(*full));  // naive and composed may need far more than the rest
+      row = std::move(*full);  // naive and composed may need far more than the rest
       return;
     }
-    if (!check_variant(ctx_, reference, row)) {
-      row.fail_gate(std::move(row.reason));
-      report_.rows.push_back(row);
-      return;
-    }
+    if (!check_variant(ctx_, reference, row)) return row.fail_gate(std::move(row.reason));
     row.gate = Gate::passed;
     for (const BenchForm& form : request_.forms) {
       row.form = form.name;
       row.cost = cost_of(request_.bench, row.shape, row.dtype, row.variant, request_.device.target, &form);
       row.others = costs_of_all(request_, listing_, row.shape, row.dtype, form);
-      time_form(ctx_, c, data, form, row, request_.stop);
+      ready.push_back(report_.rows.size());
       report_.rows.push_back(row);
     }
   }

@@ -58,8 +58,8 @@ int sets_to_rotate(double bytes, double cache) {
   return static_cast<int>(std::clamp(std::ceil(kFarOver * cache / bytes), 1.0, double{kMost}));
 }
 
-void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const BenchForm& form, BenchRow& row,
-               const StopAsked& stop) {
+Timing time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const BenchForm& form,
+                 const BenchRow& row, const TimingOptions& options) {
   const bool gpu = ctx.device().type == DeviceType::cuda;
   const bool backward = form.pass == Pass::backward;
   const int count = gpu ? sets_to_rotate(row.cost.bytes, cache_bytes(ctx.device())) : 1;
@@ -75,9 +75,9 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
       set.make_gradients();
     }
   };
-  const TimingOptions options{.max_seconds = row.variant == "naive" ? 1.5 : 3.0, .stop = stop};
+  Timing timing;
   if (gpu) {
-    row.timing = time_queued(
+    timing = time_queued(
         ctx,
         [&](const TimedCall& timed) {
           backward ? prepare_backward() : begin_all();
@@ -93,9 +93,10 @@ void time_form(RankContext& ctx, const OpCase& c, const CaseData& data, const Be
     TimedWork work{[&] { backward ? set.backward() : set.forward(); }, [&] { set.begin(); },
                    [&] { ctx.synchronize(); }};
     if (backward) work.prepare = prepare_backward;
-    row.timing = time_work(work, options);
+    timing = time_work(work, options);
   }
   for (TimedSet& set : sets) set.begin();  // drops what the tape holds before the arguments go
+  return timing;
 }
 
 }  // namespace kiln

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 #include "device/device_room.h"
@@ -24,6 +23,60 @@ std::string why_no_room(const BenchZeroRequest& r, const ZeroRow& row) {
   if (needed <= static_cast<double>(free_memory)) return {};
   return fmt::format("{} ranks need {} here, {} are available", row.ranks,
                      human({static_cast<std::size_t>(needed)}), human({free_memory}));
+}
+
+MakeRankStrategy maker_of(const BenchZeroRequest& r, const std::string& stage) {
+  return strategy_maker(strategy_of_stage(stage), {r.bucket_mb, DType::f32});
+}
+
+ZeroRow planned_row(const BenchZeroRequest& r, const RanksWork& work, int ranks, const std::string& stage,
+                    int64_t parameters) {
+  ZeroRow row;
+  row.stage = stage;
+  row.ranks = ranks;
+  row.planned = plan_ranks(work, maker_of(r, stage), /*uneven=*/stage == "1:simple");
+  const bool narrow = layout_for(r.precision, work.spec.step, ranks).narrow_grads;
+  row.theory = zero_theory(stage, policy_of(r.precision, narrow), parameters, ranks);
+  row.not_measured = why_no_room(r, row);
+  if (!row.not_measured.empty()) row.set(RowStatus::modelled, row.not_measured);
+  return row;
+}
+
+// Every stage twice, the second time in the opposite order, each with half of the steps: a machine that gets
+// slower meanwhile, or faster, does so to the first as much as to the last.
+void measure_there_and_back(const BenchZeroRequest& r, RanksWork work, std::vector<ZeroRow>& rows,
+                            const std::function<void(const std::string&)>& progress) {
+  std::vector<ZeroRow*> measured;
+  for (ZeroRow& row : rows) {
+    if (row.not_measured.empty()) measured.push_back(&row);
+  }
+  if (measured.empty()) return;
+  check_rank_step(work, r.folder, progress);
+  const int visits = measured.size() > 1 ? 2 : 1;
+  work.steps = (r.steps + visits - 1) / visits;
+  RanksTiming alone;
+  for (int visit = 0; visit < visits; ++visit) {
+    progress(fmt::format("{} compute alone, {} ranks", r.size.name, work.plan.ranks));
+    add_round(alone, time_ranks(work, compute_alone(DType::f32)));
+    for (ZeroRow* row : measured) {
+      throw_if_stopped(r.stop);
+      progress(fmt::format("{} stage {}, {} rank{}", r.size.name, row->stage, row->ranks,
+                           row->ranks == 1 ? "" : "s"));
+      RanksTiming round = time_ranks(work, maker_of(r, row->stage));
+      if (!row->measured) row->measured.emplace();
+      add_round(*row->measured, std::move(round));
+    }
+    std::reverse(measured.begin(), measured.end());
+  }
+  ZeroRow* first = nullptr;
+  for (ZeroRow& row : rows) {
+    if (!row.measured) continue;
+    row.compute = alone.timing.p50;
+    if (first == nullptr)
+      first = &row;
+    else
+      compare_losses({row, *row.measured}, {*first, *first->measured}, fmt::format("stage {}", first->stage));
+  }
 }
 
 }  // namespace
@@ -83,42 +136,24 @@ BenchZeroReport bench_zero(const BenchZeroRequest& r,
   const LoadWatch load(r.device);
   report.request = r;
   report.parameters = count_params(config_of(r.size)).total();
-  std::map<int, double> compute;
   const std::unique_ptr<Ranks> processes =
       launched_ranks(fmt::format("bench zero {} {}", r.size.name, batch_text(r)));
   for (const int ranks : r.ranks) {
-    for (const std::string& stage : r.stages) {
-      report.stopped = report.stopped || (r.stop && r.stop());
-      if (report.stopped) break;
-      progress(fmt::format("{} stage {}, {} rank{}", r.size.name, stage, ranks, ranks == 1 ? "" : "s"));
-      RanksWork work = work_of(r, ranks, batch_of_rank(r, ranks));
-      work.processes = processes.get();
-      const MakeRankStrategy make = strategy_maker(strategy_of_stage(stage), {r.bucket_mb, DType::f32});
-      ZeroRow row;
-      row.stage = stage;
-      row.ranks = ranks;
-      row.planned = plan_ranks(work, make, /*uneven=*/stage == "1:simple");
-      const bool narrow = layout_for(r.precision, work.spec.step, ranks).narrow_grads;
-      row.theory = zero_theory(stage, policy_of(r.precision, narrow), report.parameters, ranks);
-      row.not_measured = why_no_room(r, row);
-      if (!row.not_measured.empty()) {
-        row.set(RowStatus::modelled, row.not_measured);
-      } else {
-        if (!compute.contains(ranks)) {
-          check_rank_step(work, r.folder, progress);
-          compute[ranks] = time_ranks(work, compute_alone(DType::f32)).timing.p50;
-        }
-        row.compute = compute[ranks];
-        row.measured = time_ranks(work, make);
-        if (!row.measured->here) continue;  // a process that is not the first rank
-        const auto first = std::find_if(report.rows.begin(), report.rows.end(), [&](const ZeroRow& other) {
-          return other.ranks == ranks && other.measured;
-        });
-        if (first != report.rows.end())
-          compare_losses({row, *row.measured}, {*first, *first->measured},
-                         fmt::format("stage {}", first->stage));
+    RanksWork work = work_of(r, ranks, batch_of_rank(r, ranks));
+    work.processes = processes.get();
+    std::vector<ZeroRow> rows;
+    report.stopped = !done_unless_stopped([&] {
+      for (const std::string& stage : r.stages) {
+        throw_if_stopped(r.stop);
+        progress(fmt::format("{} stage {}, {} rank{}: planning", r.size.name, stage, ranks,
+                             ranks == 1 ? "" : "s"));
+        rows.push_back(planned_row(r, work, ranks, stage, report.parameters));
       }
-      report.rows.push_back(std::move(row));
+      measure_there_and_back(r, work, rows, progress);
+    });
+    if (report.stopped) break;
+    for (ZeroRow& row : rows) {
+      if (!row.measured || row.measured->here) report.rows.push_back(std::move(row));
     }
   }
   progress("");

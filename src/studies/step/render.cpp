@@ -109,6 +109,7 @@ Schema<Line> time_columns() {
   return {
       {"graph", "graph", Unit::text, timed<[](const StepRow& r) { return r.captured ? "captured" : "off"; }>,
        Where::differs},
+      {"by_turns", "", Unit::text, timed<[](const StepRow& r) { return r.by_turns; }>},
       timing_columns<Line>([](const Line& l) { return l.row.timed() ? timing_json(l.row.timing) : Json(); }),
       {"predicted_step_ms", "predicted", Unit::milliseconds,
        [](const Line& l) { return l.row.foreseen ? Json(ms(l.row.foreseen->total())) : Json(); },

@@ -6,25 +6,21 @@
 
 #include "base/plain_number.h"
 #include "device/device_room.h"
-#include "device/out_of_memory.h"
-#include "perf/model/step_predictor.h"
 #include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/step/step_policy.h"
+#include "studies/step/timed_steps.h"
 #include "studies/variant_check.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
-#include "train/run/tuned.h"
 #include "train/step_choice.h"
 
 namespace kiln {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = TimedSteps::Clock;
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+constexpr int kTurns = 5;  // of each row, where several are timed by turns
 
 void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
   row.set(RowStatus::oom, std::move(why));
@@ -35,119 +31,6 @@ void no_memory(StepRow& row, const RankOptions& rank, std::string why) {
                            .layout = layout_for(row.spec.precision, row.spec.step),
                            .step = row.spec.step};
   row.ways_out = ways_text(ways_out(step, rank, row.free_memory, clock), clock);
-}
-
-Timing timing_of(std::vector<double> samples, int warmups) {
-  Timing t = summarize(std::move(samples));
-  t.warmups = warmups;
-  return t;
-}
-
-// Collects the phases of steps that are waited for one by one.
-class PhaseSamples {
- public:
-  explicit PhaseSamples(RankContext& ctx) : times_(ctx) {}
-
-  void begin() {
-    begun_ = Clock::now();  // first: a pause between the two belongs to the host, not to a phase
-    times_.begin_step();
-  }
-  void end(bool counts) {
-    const std::array<double, kStepPhases> seconds = times_.end_step();
-    const double host = seconds_since(begun_);
-    if (!counts) return;
-    host_.push_back(host);
-    for (std::size_t p = 0; p < seconds.size(); ++p) samples_[p].push_back(seconds[p]);
-  }
-  PhaseTimings take(StepMode mode, int warmups, bool captured) const {
-    PhaseTimings t;
-    for (std::size_t p = 0; p <= static_cast<std::size_t>(mode); ++p)  // a mode ends with its own phase
-      t.phases[p] = timing_of(samples_[p], warmups);
-    t.host = timing_of(host_, warmups);
-    t.captured = captured;
-    return t;
-  }
-
- private:
-  PhaseTimes times_;
-  Clock::time_point begun_;
-  std::array<std::vector<double>, kStepPhases> samples_;
-  std::vector<double> host_;
-};
-
-// A run of its own: the steps before it were queued behind each other, here each is waited for.
-void time_phases(const BenchStepRequest& request, RankContext& ctx, StepRow& row) {
-  StepSpec spec = row.spec;
-  // A graph that is replayed for every later micro-step passes the same marks each time.
-  spec.step.graph = spec.step.graph && spec.step.micro_steps == 1;
-  PhaseSamples phases(ctx);
-  SyntheticStep step(ctx, spec);
-  const int warmups = std::max(request.warmups, spec.step.graph ? 2 : 0);
-  for (int i = 0; i < warmups + request.steps; ++i) {
-    throw_if_stopped(request.stop);
-    phases.begin();
-    step.run();
-    phases.end(i >= warmups);
-  }
-  step.finish();
-  row.phases = phases.take(spec.mode, warmups, step.captured());
-}
-
-// Marks between steps that are queued one after another, as in a run. On the CPU, where a step is done when
-// its call returns, the phases are timed on the way.
-void queue_steps(const BenchStepRequest& request, RankContext& ctx, StepRow& row, Clock::time_point begun) {
-  std::optional<PhaseSamples> phases;
-  if (request.device.type == DeviceType::cpu) phases.emplace(ctx);
-  SyntheticStep step(ctx, row.spec);
-  StreamMarks marks(ctx);
-  const int all = request.warmups + request.steps;
-  Clock::time_point from = Clock::now();
-  for (int i = 0; i < all; ++i) {
-    throw_if_stopped(request.stop);
-    marks.mark();
-    if (phases) phases->begin();
-    step.run();
-    if (phases) phases->end(i >= request.warmups);
-    if (i == 0) {
-      row.first_loss = step.finish();
-      row.first = row.first_eager = seconds_since(begun);
-    } else if (i == 1 && row.spec.step.graph) {  // captured, and run as a graph for the first time
-      step.finish();
-      row.first = seconds_since(begun);
-    }
-    if (i + 1 == request.warmups) from = Clock::now();
-  }
-  marks.mark();
-  row.wall = seconds_since(from) / request.steps;
-  row.last_loss = step.finish();
-  std::vector<double> samples;
-  for (int i = 0; i < all; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const double seconds = marks.ms_between(at, at + 1) / 1e3;
-    if (i == 0) row.timing.first = seconds;
-    if (i >= request.warmups) samples.push_back(seconds);
-  }
-  const double first = row.timing.first;
-  row.timing = summarize(std::move(samples));
-  row.timing.warmups = request.warmups;
-  row.timing.first = first;
-  row.captured = step.captured();
-  if (phases) row.phases = phases->take(row.spec.mode, request.warmups, false);
-}
-
-void time_steps(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
-                Clock::time_point begun) {
-  RankContext ctx(rank);
-  ctx.allocator().add_observer(&full);
-  if (request.tuning) use_tuning(ctx, *request.tuning);
-  queue_steps(request, ctx, row, begun);
-  row.measured = ctx.allocator().stats();
-  if (row.phases) return;
-  try {
-    time_phases(request, ctx, row);
-  } catch (const Error& error) {  // the row is valid without them
-    row.why_no_phases = error.what();
-  }
 }
 
 // The roofline does not depend on the variants of a row.
@@ -162,25 +45,116 @@ std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& r
 }
 
 // Of a whole step; its phases are not predicted apart.
-void predict_row(StepPredictor& predictor, StepRow& row) {
-  row.foreseen = predictor.predict(row.planned, policy_of(row.spec.precision).compute, row.spec.step.graph);
+void predict_row(const StepClock& clock, StepRow& row) {
+  row.foreseen = clock.predict(row.planned, policy_of(row.spec.precision).compute, row.spec.step.graph);
 }
 
-// The first step's clock does not run while the row is checked.
-void run_row(const BenchStepRequest& request, StepGate& gate, StepPredictor& predictor, StepRow& row,
-             Clock::time_point begun, const std::function<void(const std::string&)>& progress) {
-  const RankOptions rank = rank_for(request, row);
-  attempt_row(rank, row, [&](OutOfMemory& full) {
+// A row that is being measured, and what went before its first step: building the program's state counts for
+// that step, the check does not.
+struct Contender {
+  StepRow* row;
+  RankOptions rank;
+  OutOfMemory full;
+  std::chrono::duration<double> before;
+  std::unique_ptr<TimedSteps> steps;
+
+  void attempt(const std::function<void()>& work) {
+    attempt_row(rank, *row, full, work);
+    if (!row->ok()) steps.reset();
+  }
+  bool lives() const { return steps != nullptr; }
+};
+
+// False where the row cannot be timed, and says why.
+bool prepare_row(const BenchStepRequest& request, StepGate& gate, const StepClock& clock, Contender& c,
+                 const std::function<void(const std::string&)>& progress) {
+  StepRow& row = *c.row;
+  bool ready = false;
+  c.attempt([&] {
+    const auto planning = Clock::now();
     if (!plan_row(request, row)) return;
-    predict_row(predictor, row);
+    predict_row(clock, row);
+    c.before += Clock::now() - planning;
     if (row.foreseen)
       progress(cat(row.size.name, " ", row.variant_set(), ": ", plain(1e3 * row.foreseen->total(), 4),
                    " ms predicted"));
-    const auto checking = Clock::now();
-    if (!check_row(request, gate, row)) return;
-    time_steps(request, rank, full, row, begun + (Clock::now() - checking));
+    ready = check_row(request, gate, row);
   });
-  if (!row.ok() && !row.gate_failed()) row.gate = Gate::not_verified;  // it passed, but has no times
+  return ready && row.ok();
+}
+
+void begin_steps(const BenchStepRequest& request, Contender& c) {
+  c.attempt([&] {
+    const auto begun = Clock::now() - std::chrono::duration_cast<Clock::duration>(c.before);
+    c.steps = std::make_unique<TimedSteps>(request, c.rank, c.full, *c.row, begun);
+    c.steps->warm_up();
+  });
+}
+
+// Rows whose models have memory beside each other, a few steps each in turn: what the machine does meanwhile
+// meets all of them.
+void time_by_turns(const BenchStepRequest& request, std::span<Contender> contenders) {
+  for (Contender& c : contenders) begin_steps(request, c);
+  const int block = std::max(1, request.steps / kTurns);
+  for (int done = 0; done < request.steps; done += block) {
+    for (Contender& c : contenders) {
+      if (c.lives())
+        c.attempt([&] { c.steps->time(std::min(block, request.steps - done), /*after_others=*/true); });
+    }
+  }
+  for (Contender& c : contenders) {
+    if (c.lives()) c.attempt([&] { c.steps->finish(); });
+    c.row->by_turns = c.row->timed();
+    c.steps.reset();
+  }
+}
+
+void time_alone(const BenchStepRequest& request, Contender& c) {
+  begin_steps(request, c);
+  if (c.lives())
+    c.attempt([&] {
+      c.steps->time(request.steps, /*after_others=*/false);
+      c.steps->finish();
+    });
+  c.steps.reset();
+}
+
+// Rows of one model and context: they are read beside each other.
+void run_rows(const BenchStepRequest& request, StepGate& gate, const StepClock& clock,
+              std::span<StepRow> rows, Clock::time_point begun,
+              const std::function<void(const std::string&)>& progress) {
+  std::vector<Contender> contenders;
+  std::size_t together = 0;
+  for (StepRow& row : rows) {
+    throw_if_stopped(request.stop);
+    progress(cat(row.size.name, " ", row.variant_set()));
+    Contender c{
+        .row = &row, .rank = rank_for(request, row), .full = {}, .before = Clock::now() - begun, .steps = {}};
+    if (prepare_row(request, gate, clock, c, progress)) {
+      together += row.predicted.peak_total;
+      contenders.push_back(std::move(c));
+    } else if (!row.ok() && !row.gate_failed()) {
+      row.gate = Gate::not_verified;
+    }
+    begun = Clock::now();
+  }
+  if (contenders.size() > 1 && together <= free_memory_on(request.device)) {
+    time_by_turns(request, contenders);
+  } else {
+    for (Contender& c : contenders) time_alone(request, c);
+  }
+  for (StepRow& row : rows) {  // it passed, but has no times
+    if (!row.ok() && !row.gate_failed()) row.gate = Gate::not_verified;
+  }
+}
+
+// From `first` on.
+std::span<StepRow> rows_of_one_model(std::vector<StepRow>& rows, std::size_t first) {
+  const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = std::find_if(begin, rows.end(), [&](const StepRow& r) {
+    return r.size.name != begin->size.name || r.spec.step.context != begin->spec.step.context;
+  });
+  return {begin, end};
 }
 
 // After everything that is timed by the clock: once CUPTI is attached, each launch costs the host more.
@@ -249,16 +223,21 @@ RankOptions rank_for(const BenchStepRequest& request, const StepRow& row) {
   return o;
 }
 
-void attempt_row(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory&)>& work) {
-  OutOfMemory full;
+void attempt_row(const RankOptions& rank, StepRow& row, const OutOfMemory& full,
+                 const std::function<void()>& work) {
   try {
-    work(full);
+    work();
   } catch (const Error& error) {
     if (full.happened) return no_memory(row, rank, error.what());
     row.set(status_of(error.kind()), error.what());
   } catch (const std::bad_alloc&) {
     no_memory(row, rank, "out of memory on the host");
   }
+}
+
+void attempt_row(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory&)>& work) {
+  OutOfMemory full;
+  attempt_row(rank, row, full, [&] { work(full); });
 }
 
 bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row) {
@@ -367,18 +346,16 @@ BenchStepReport bench_step(const BenchStepRequest& r,
   report.rows = step_rows(r);
   Clock::time_point begun = r.begun;
   StepGate gate(r.folder, progress);
-  StepPredictor predictor(r.folder, r.device, r.threads);
-  report.prediction_note = predictor.note();
-  for (StepRow& row : report.rows) {
-    report.stopped = !done_unless_stopped([&] {
-      throw_if_stopped(r.stop);
-      progress(cat(row.size.name, " ", row.variant_set()));
-      run_row(r, gate, predictor, row, begun, progress);
-    });
+  const StepClock clock = clock_of(r.folder, r.device, r.threads, DType::f32);
+  report.prediction_note = clock.note;
+  for (std::size_t i = 0; i < report.rows.size();) {
+    const std::span<StepRow> rows = rows_of_one_model(report.rows, i);
+    report.stopped = !done_unless_stopped([&] { run_rows(r, gate, clock, rows, begun, progress); });
     if (report.stopped) {
-      report.rows.resize(static_cast<std::size_t>(&row - report.rows.data()));
+      report.rows.resize(i);
       break;
     }
+    i += rows.size();
     begun = Clock::now();
   }
   progress("measuring ceilings");

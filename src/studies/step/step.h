@@ -62,6 +62,7 @@ struct StepRow : RowOutcome {
   double first_eager = 0;  // seconds from nothing to the end of the first step
   double first = 0;        // the same to the end of the first step that runs as the timed ones do
   bool captured = false;   // as a graph
+  bool by_turns = false;   // a few steps at a time, between those of the rows beside it
   double first_loss = 0, last_loss = 0;
   double flops = 0;  // of the model, a step
   MemoryStats predicted, measured;
@@ -125,6 +126,8 @@ bool check_row(const BenchStepRequest& request, StepGate& gate, StepRow& row);
 
 // What goes wrong in `work` is what the row says then. `work` hands the observer to its allocators.
 void attempt_row(const RankOptions& rank, StepRow& row, const std::function<void(OutOfMemory& full)>& work);
+void attempt_row(const RankOptions& rank, StepRow& row, const OutOfMemory& full,
+                 const std::function<void()>& work);
 
 // Peaks of a step and every op it runs, from meta.
 struct StepPlan {

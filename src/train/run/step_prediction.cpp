@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perf/model/step_predictor.h"
+#include "perf/model/step_clock.h"
 #include "train/rank_schedule.h"
 
 namespace kiln {
@@ -11,15 +11,15 @@ namespace kiln {
 std::optional<double> predict_step(const MemoryRequest& request, const RankOptions& rank,
                                    const std::string& results) {
   if (rank.world > 1) return std::nullopt;
-  StepPredictor predictor(results, rank.device, rank.threads);
-  if (!predictor.calibrated()) return std::nullopt;  // a schedule takes a run on meta
+  const StepClock clock = clock_of(results, rank.device, rank.threads, DType::f32);
+  if (!clock.calibrated()) return std::nullopt;  // a schedule takes a run on meta
   const DType compute = policy_of(request.layout.precision).compute;
   const bool graph = request.step.graph && rank.device.target == DeviceType::cuda;
   const auto seconds = [&](int micro_steps) -> std::optional<double> {
     MemoryRequest fewer = request;
     fewer.step.micro_steps = micro_steps;
     fewer.evaluates = false;
-    const std::optional<StepTime> time = predictor.predict(record_schedule(fewer, rank).ops, compute, graph);
+    const std::optional<StepTime> time = clock.predict(record_schedule(fewer, rank).ops, compute, graph);
     return time ? std::optional<double>(time->total()) : std::nullopt;
   };
   const int all = request.step.micro_steps;

@@ -13,6 +13,7 @@
 #include "kiln/console/stop_on_signals.h"
 #include "kiln/console/train_view.h"
 #include "studies/format.h"
+#include "train/run/known_link.h"
 #include "train/run/model_folder.h"
 #include "train/run/train.h"
 #include "train/run/train_options.h"
@@ -35,7 +36,6 @@ std::string run_folder_of(const TrainRequest& r, const CommonOptions& common) {
 // Options that are not of training itself: the device and the ranks.
 void complete(TrainRequest& r, const Options& options, const CommonOptions& common) {
   take_launched_ranks(r, !options.find("--ranks")->given().empty());
-  r.results = common.out;
   if (std::filesystem::is_directory(r.model)) r.model = model_folder(r.model);
   r.seed = common.seed;
   r.run = run_folder_of(r, common);
@@ -44,6 +44,7 @@ void complete(TrainRequest& r, const Options& options, const CommonOptions& comm
     throw Error(fmt::format("kiln train needs values, and --device {} has none", common.device),
                 "use --device cpu or cuda; the memory a run will take is printed before its first step",
                 ErrorKind::usage);
+  r.results = results_folder(r, common.out);
   check_request(r);
 }
 

@@ -2,6 +2,15 @@
 
 namespace kiln {
 
+BucketOptions DdpStrategy::form(std::string_view name, double cap, DType wire) {
+  BucketOptions o = name == "naive"     ? naive()
+                    : name == "flat"    ? flat()
+                    : name == "overlap" ? overlap()
+                                        : bucketed(cap, wire);
+  o.wire = wire;
+  return o;
+}
+
 void DdpStrategy::start(Bucket& b) {
   const DType wire = wire_dtype();
   if (b.range.defined() && b.range.dtype() == wire) {

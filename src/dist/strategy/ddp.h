@@ -10,6 +10,8 @@
 // copied into one buffer first.
 #pragma once
 
+#include <string_view>
+
 #include "dist/strategy/bucketed.h"
 
 namespace kiln {
@@ -29,6 +31,8 @@ class DdpStrategy : public BucketedStrategy {
     return o;
   }
   static BucketOptions overlap() { return {.cap = 0, .in_flight = BucketOptions::kAnyNumber}; }
+  // By its name; `cap` is that of the buckets.
+  static BucketOptions form(std::string_view name, double cap, DType wire);
 
  protected:
   void start(Bucket& b) override;

@@ -104,25 +104,6 @@ void add(Layouts& out, const LayoutRequest& q, const Layout& layout) {
 
 }  // namespace
 
-std::string Layout::name() const {
-  if (devices() == 1) return "one device";
-  std::string text;
-  if (stages > 1) text = cat("pp ", stages);
-  if (data > 1) text += cat(text.empty() ? "" : " x ", strategy, " ", data);
-  if (tensor > 1) text += cat(text.empty() ? "" : " x ", "tp ", tensor);
-  return text;
-}
-
-std::string_view Layout::strategy_name() const {
-  return strategy == "ddp" ? std::string_view("ddp:bucketed") : std::string_view(strategy);
-}
-
-std::string_view Layout::zero_stage() const {
-  if (strategy == "zero1") return "1";
-  if (strategy == "zero2") return "2";
-  return strategy == "fsdp" ? "3" : "0";
-}
-
 const std::vector<std::string_view>& plan_strategies() {
   static const std::vector<std::string_view> kNames = {"ddp", "zero1", "zero2", "fsdp", "tp", "pp"};
   return kNames;

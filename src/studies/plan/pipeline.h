@@ -11,7 +11,7 @@
 
 #include <functional>
 
-#include "studies/plan/predicted_step.h"
+#include "train/predicted_step.h"
 
 namespace kiln {
 

@@ -11,6 +11,7 @@
 #include "perf/model/hardware.h"
 #include "report/tables/study_page.h"
 #include "rows/row_outcome.h"
+#include "studies/plan/layout.h"
 #include "studies/plan/pipeline.h"
 
 namespace kiln {

@@ -17,15 +17,6 @@
 namespace kiln {
 namespace {
 
-BucketOptions options_of(const std::string& form, double bucket_mb, DType wire) {
-  BucketOptions o = form == "naive"     ? DdpStrategy::naive()
-                    : form == "flat"    ? DdpStrategy::flat()
-                    : form == "overlap" ? DdpStrategy::overlap()
-                                        : DdpStrategy::bucketed(1e6 * bucket_mb, wire);
-  o.wire = wire;
-  return o;
-}
-
 std::vector<DdpRow> planned_rows(const BenchDdpRequest& r) {
   std::vector<DdpRow> rows;
   for (const std::string& form : r.forms) {
@@ -113,7 +104,7 @@ void choose_bucket(BenchDdpReport& report, DdpRow& row) {
           ErrorKind::unavailable);
     row.bucket_mb = best_bucket(static_cast<double>(report.gradient_bytes), report.cost).bytes / 1e6;
   }
-  row.options = options_of(row.form, row.bucket_mb, r.wire);
+  row.options = DdpStrategy::form(row.form, 1e6 * row.bucket_mb, r.wire);
 }
 
 const DdpRow* least(const std::vector<DdpRow>& rows, double (*of)(const DdpRow&)) {

@@ -62,12 +62,6 @@ Here machine_here(const TrainRequest& r, RankContext& ctx, DType compute) {
   return here;
 }
 
-CallSeconds seconds_between(const KnownLink& link, int ranks) {
-  if (link.model) return seconds_on(*link.model, ranks);
-  const double bandwidth = link.fit.bus_bandwidth(ranks);
-  return seconds_on({link.fit.step_latency(ranks), bandwidth > 0 ? bandwidth : 1e15}, ranks);
-}
-
 AutoPrefetch choose(const TrainRequest& r, MemoryRequest memory, RankContext& ctx, int ranks,
                     double free_memory) {
   const KnownLink link = known_link(r, "--fsdp-prefetch");

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "train/memory_prediction.h"
+#include "train/run/train.h"
 
 namespace kiln {
 
-// Seconds, by the calibration of this machine in `results`; none without one, and for ranks that share a
-// step, whose link no calibration of one machine knows (`kiln plan` does).
-std::optional<double> predict_step(const MemoryRequest& request, const RankOptions& rank,
-                                   const std::string& results);
+// Seconds, by the calibration of this machine in the run's folder of results; of several ranks also by their
+// link, which has to be modelled, measured or calibrated. None where one of these is not known. `rank`: one
+// of the run's.
+std::optional<double> predict_run_step(const TrainRequest& run, const MemoryRequest& request,
+                                       const RankOptions& rank);
 
 }  // namespace kiln

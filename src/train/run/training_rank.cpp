@@ -271,7 +271,7 @@ TrainOutcome TrainingRank::train_and_speak() {
   setup.resumed = found_.value_or("");
   if (tuning_) setup.products = folder_->file("gemm.json");
   setup.choice = choice_;
-  setup.predicted_step = predict_step(memory_request(), planned_rank(), request_.results);
+  setup.predicted_step = predict_run_step(request_, memory_request(), planned_rank());
   record_setup(*folder_, asked_, setup, view_);
   RunMetrics metrics(request_.run, setup.first_step, warn_);
   setup.earlier_losses = metrics.kept_losses();

@@ -1,4 +1,4 @@
-#include "studies/plan/predicted_step.h"
+#include "train/predicted_step.h"
 
 #include <algorithm>
 #include <array>
@@ -123,7 +123,8 @@ std::string_view StepParts::bound() const {
 
 BucketOptions buckets_of(const Layout& layout, const StrategyOptions& sharing,
                          const std::vector<ReadyGradient>& gradients) {
-  BucketOptions form = DdpStrategy::bucketed(1e6 * sharing.bucket_mb, sharing.wire);
+  const std::string_view name = layout.strategy == "ddp" ? std::string_view(layout.form) : "bucketed";
+  BucketOptions form = DdpStrategy::form(name, 1e6 * sharing.bucket_mb, sharing.wire);
   if (layout.strategy == "ddp") return form;
   constexpr double kShare = 1.0 / 8;  // of all gradients: a bucket of ZeRO is no larger (strategies.cpp)
   double all = 0;

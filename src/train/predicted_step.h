@@ -8,7 +8,7 @@
 #include "perf/comm/prefetch_depth.h"
 #include "perf/comm/topology.h"
 #include "perf/model/time_model.h"
-#include "studies/plan/layout.h"
+#include "train/layout.h"
 #include "train/schedule_times.h"
 
 namespace kiln {

@@ -175,9 +175,9 @@ check-fuzz: ## short fuzzing of every parser
 .PHONY: check-tidy
 check-tidy: ## clang-tidy finds nothing
 	@$(INSTALL) build mpi test check
-	@$(CONFIGURE) release -DKILN_WERROR=ON
-	@cmake --build --preset release -j$(JOBS) --target kiln_build_id
-	@tools/tidy.sh build $(JOBS)
+	@$(CONFIGURE) tidy
+	@cmake --build --preset tidy -j$(JOBS) --target kiln_build_id
+	@tools/tidy.sh build-tidy $(JOBS)
 
 .PHONY: soak
 soak: ## every row of docs/reliability.md by its command, a line each into runs/soak.log (hours)

@@ -19,6 +19,13 @@ import sys
 TOLERANCE = 1e-4
 TOKENS = [1, 5, 60, 2, 2, 33, 17, 0, 44, 58, 9, 21]
 
+# Positions scaled in the ways that kiln knows. TOKENS are more than `dynamic` was trained on.
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+LINEAR = {"rope_type": "linear", "factor": 4.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+MISTRAL = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 64}
+
 # name, changes of the configuration, arguments of kiln convert
 KILN_MODELS = [
     ("plain", {}, []),
@@ -27,6 +34,11 @@ KILN_MODELS = [
     ("sharded", {"num_key_value_heads": 2}, ["--max-shard", "20KB"]),
     ("bf16", {}, ["--dtype", "bf16", "--max-shard", "15KB"]),
     ("fp16", {"rms_norm_eps": 1e-6}, ["--dtype", "fp16"]),
+    ("wide_heads", {"head_dim": 16, "num_key_value_heads": 2}, []),
+    ("llama3", {"rope_scaling": LLAMA3, "rope_theta": 500000.0}, []),
+    ("linear", {"rope_scaling": LINEAR}, []),
+    ("dynamic", {"rope_scaling": DYNAMIC, "max_position_embeddings": 8}, []),
+    ("mistral", {**MISTRAL, "num_key_value_heads": 2}, []),
 ]
 
 
@@ -75,12 +87,12 @@ def write(build, folder):
 
 def load_in_fp32(folder):
     import torch
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
     options = {"output_loading_info": True, "attn_implementation": "eager"}
     try:
-        model, info = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, **options)
+        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **options)
     except TypeError:  # transformers before 4.56
-        model, info = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, **options)
+        model, info = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, **options)
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
         assert not info.get(key), f"{folder}: {key}: {info[key]}"
     return model.float().eval()
@@ -114,7 +126,7 @@ def new_keys(config):
 def save_hf_models(folder):
     """Random models of transformers' own, for kiln to read: name, dtype, size of shards, keys of config.json."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
     models = [
         ("as_saved", {}, torch.float32, "5GB", None),
         ("old_keys", {"num_key_value_heads": 2, "rope_theta": 500000.0}, torch.float32, "5GB", old_keys),
@@ -123,21 +135,26 @@ def save_hf_models(folder):
         ("bf16", {}, torch.bfloat16, "15KB", None),
         ("fp16", {}, torch.float16, "5GB", old_keys),
         ("tied", {"tie_word_embeddings": True}, torch.float32, "5GB", None),
+        ("wide_heads", {"head_dim": 16}, torch.float32, "5GB", None),
+        ("llama3", {"rope_scaling": LLAMA3, "rope_theta": 500000.0}, torch.float32, "5GB", None),
+        ("linear", {"rope_scaling": LINEAR}, torch.float32, "5GB", None),
+        ("dynamic", {"rope_scaling": DYNAMIC, "max_position_embeddings": 8}, torch.float32, "5GB", None),
+        ("mistral", {**MISTRAL, "num_key_value_heads": 2}, torch.float32, "5GB", None),
     ]
     for i, (name, changes, dtype, shard, keys) in enumerate(models):
         torch.manual_seed(i)
         page = small_config(initializer_range=0.2, **changes)
         theta = page["rope_theta"]
-        page["rope_parameters"] = {"rope_type": "default", "rope_theta": theta}  # each version takes its own key
+        page["rope_parameters"] = {**(page.get("rope_scaling") or {"rope_type": "default"}), "rope_theta": theta}  # each version takes its own key
         out = f"{folder}/hf_{name}"
         shutil.rmtree(out, ignore_errors=True)
         os.makedirs(out)
         with open(out + "/config.json", "w", encoding="utf-8") as file:
             json.dump(page, file)
-        config = LlamaConfig.from_pretrained(out)
+        config = AutoConfig.from_pretrained(out)
         parameters = getattr(config, "rope_parameters", None) or {}
         assert parameters.get("rope_theta", getattr(config, "rope_theta", None)) == theta, config
-        model = LlamaForCausalLM(config)
+        model = AutoModelForCausalLM.from_config(config)
         with torch.no_grad():
             for key, weight in model.named_parameters():
                 if "norm" in key:

@@ -160,9 +160,13 @@ Tensors Block::make_qkv(RankContext& ctx, const Tensor& normed, int64_t offset) 
     v = linear(ctx, normed, ParamRef::view(*qkv_, 2));
   }
   // In place: nothing else reads the unturned q and k.
-  const RopeResult turned = rope(
-      ctx, q, k,
-      {.heads = heads_, .kv_heads = kv_heads_, .theta = c.rope_theta, .offset = offset, .in_place = true});
+  const RopeResult turned = rope(ctx, q, k,
+                                 {.heads = heads_,
+                                  .kv_heads = kv_heads_,
+                                  .theta = c.rope_theta,
+                                  .offset = offset,
+                                  .scaling = c.rope_scaling,
+                                  .in_place = true});
   return {turned.q, turned.k, v};
 }
 

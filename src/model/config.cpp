@@ -4,6 +4,28 @@
 
 namespace kiln {
 
+std::string text_of(const RopeScaling& s) {
+  using Kind = RopeScaling::Kind;
+  switch (s.kind) {
+    case Kind::none:
+      return "none";
+    case Kind::linear:
+      return cat("linear x", s.factor);
+    case Kind::dynamic:
+      return cat("dynamic x", s.factor, " from ", s.trained);
+    case Kind::llama3:
+      break;
+  }
+  return cat("llama3 x", s.factor, " from ", s.trained, ", ", s.slow_turns, " to ", s.quick_turns, " turns");
+}
+
+void check_context(const ModelConfig& c, int64_t context) {
+  if (c.window == 0 || context <= c.window) return;
+  throw Error(
+      cat("a context of ", context, " is longer than the model's attention window of ", c.window, " tokens"),
+      cat("kiln has no sliding window: take a context of at most ", c.window), ErrorKind::usage);
+}
+
 void check_config(const ModelConfig& c) {
   auto refuse = [](const std::string& what, const std::string& hint) {
     throw Error(what, hint, ErrorKind::usage);

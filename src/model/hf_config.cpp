@@ -1,5 +1,6 @@
 #include "model/hf_config.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -33,37 +34,85 @@ double positive(const JsonValue& value) {
   return number;
 }
 
-// A description of how positions are turned, old (rope_scaling) or new (rope_parameters): anything but plain
-// rotary embedding is refused.
-void check_rope(const JsonValue& rope) {
+using Scaling = RopeScaling::Kind;
+constexpr std::pair<Scaling, std::string_view> kScalings[] = {{Scaling::none, "default"},
+                                                              {Scaling::linear, "linear"},
+                                                              {Scaling::dynamic, "dynamic"},
+                                                              {Scaling::llama3, "llama3"}};
+
+Scaling read_scaling_kind(const JsonValue& rope) {
   for (const char* key : {"rope_type", "type"}) {
-    if (rope.has(key) && rope.at(key).string() != "default") refuse(rope.at(key), "\"default\"");
+    if (!rope.has(key)) continue;
+    const std::string name = rope.at(key).string();
+    for (const auto& [kind, known] : kScalings) {
+      if (known == name) return kind;
+    }
+    refuse(rope.at(key), "\"default\", \"linear\", \"dynamic\" and \"llama3\"");
   }
+  return Scaling::none;
+}
+
+// A description of how positions are turned, old (rope_scaling) or new (rope_parameters). `positions`:
+// max_position_embeddings.
+RopeScaling read_scaling(const JsonValue& rope, int64_t positions) {
+  RopeScaling s{.kind = read_scaling_kind(rope)};
   if (rope.has("partial_rotary_factor") && rope.at("partial_rotary_factor").number() != 1)
     refuse(rope.at("partial_rotary_factor"), "1");
-  for (const char* key : {"factor", "short_factor", "long_factor"}) {
-    if (rope.has(key) && !(rope.at(key).raw().is_number() && rope.at(key).number() == 1))
-      refuse(rope.at(key), "unscaled positions");
+  for (const char* key : {"short_factor", "long_factor"}) {
+    if (rope.has(key)) refuse(rope.at(key), "one factor for all pairs");
   }
   for (const auto& [key, value] : rope.object()) {  // one description per kind of layer
     if (value.is_object()) refuse(rope.at(key), "one rotary embedding for all layers");
   }
+  if (s.kind == Scaling::none) {
+    if (rope.has("factor") && rope.at("factor").number() != 1)
+      refuse(rope.at("factor"), "unscaled positions where no rope_type is named");
+    return s;
+  }
+  s.factor = positive(rope.at("factor"));
+  s.trained = positions;
+  if (s.kind != Scaling::llama3) return s;
+  s.trained = rope.at("original_max_position_embeddings").integer(1, int64_t{1} << 40);
+  s.slow_turns = positive(rope.at("low_freq_factor"));
+  s.quick_turns = positive(rope.at("high_freq_factor"));
+  if (s.quick_turns <= s.slow_turns)
+    rope.at("high_freq_factor")
+        .fail(cat("is ", s.quick_turns, "; expected more than low_freq_factor ", s.slow_turns));
+  return s;
 }
 
-double read_rope_theta(const JsonValue& root) {
+void read_rope(const JsonValue& root, int64_t positions, ModelConfig& m) {
   std::optional<double> theta;
   if (root.has("rope_theta")) theta = positive(root.at("rope_theta"));
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!root.has(key)) continue;
     const JsonValue rope = root.at(key);
-    check_rope(rope);
+    const RopeScaling scaling = read_scaling(rope, positions);
+    if (m.rope_scaling.kind != Scaling::none && !(m.rope_scaling == scaling))
+      rope.fail("says something else than rope_scaling");
+    m.rope_scaling = scaling;
     if (!rope.has("rope_theta")) continue;
     const double inner = positive(rope.at("rope_theta"));
     if (theta && *theta != inner)
       rope.at("rope_theta").fail(cat("is ", inner, ", and rope_theta elsewhere is ", *theta));
     theta = inner;
   }
-  return theta.value_or(10000);
+  m.rope_theta = theta.value_or(10000);
+}
+
+Json scaling_json(const RopeScaling& s) {
+  for (const auto& [kind, name] : kScalings) {
+    if (kind != s.kind) continue;
+    Json json = {{"rope_type", name}};
+    if (kind != Scaling::none) json["factor"] = s.factor;
+    if (kind == Scaling::llama3) {
+      json["low_freq_factor"] = s.slow_turns;
+      json["high_freq_factor"] = s.quick_turns;
+      json["original_max_position_embeddings"] = s.trained;
+    }
+    return json;
+  }
+  return {};
 }
 
 DType read_dtype(const JsonValue& root) {
@@ -91,16 +140,30 @@ std::vector<int64_t> read_ids(const JsonValue& root, std::string_view key) {
   return ids;
 }
 
-void check_architecture(const JsonValue& root) {
+// What transformers takes where a config.json leaves something out.
+struct Family {
+  std::string_view type, architecture;
+  int64_t kv_heads, positions, window;  // 0: as many as heads; all keys
+};
+constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM", 0, 2048, 0},
+                                {"mistral", "MistralForCausalLM", 8, 131072, 4096}};
+
+const Family& read_family(const JsonValue& root) {
   const JsonValue type = root.at("model_type");
-  if (type.string() != "llama") refuse(type, "\"llama\"");
+  const auto family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                   [&](const Family& f) { return f.type == type.string(); });
+  if (family == std::end(kFamilies)) refuse(type, "\"llama\" and \"mistral\"");
   if (root.has("architectures")) {
     const JsonValue architectures = root.at("architectures");
     const Json::Array& list = architectures.array();
     bool known = list.empty();
-    for (const Json& a : list) known = known || a == "LlamaForCausalLM";
-    if (!known) refuse(root.at("architectures"), "LlamaForCausalLM");
+    for (const Json& a : list) known = known || (a.is_string() && a.text() == family->architecture);
+    if (!known) refuse(root.at("architectures"), family->architecture);
   }
+  return *family;
+}
+
+void check_architecture(const JsonValue& root) {
   if (root.has("hidden_act") && root.at("hidden_act").string() != "silu")
     refuse(root.at("hidden_act"), "\"silu\"");
   want_false(root, "attention_bias");
@@ -109,6 +172,12 @@ void check_architecture(const JsonValue& root) {
     root.at("quantization_config").fail("is there: kiln does not read quantised weights");
   if (root.has("partial_rotary_factor") && root.at("partial_rotary_factor").number() != 1)
     refuse(root.at("partial_rotary_factor"), "1");
+}
+
+// Of a key that is there without a value: every query sees all keys before it.
+int64_t read_window(const JsonValue& root, int64_t usual) {
+  if (root.has("sliding_window")) return root.at("sliding_window").integer(1, int64_t{1} << 40);
+  return root.raw().contains("sliding_window") ? 0 : usual;
 }
 
 void check_heads(const JsonValue& root, const ModelConfig& m) {
@@ -155,8 +224,10 @@ HfConfig parse_hf_config(std::string_view text, std::string_view source) {
   const Json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 100'000}, source);
   const JsonValue root(document, source);
   (void)root.object();
+  const Family& family = read_family(root);
   check_architecture(root);
   HfConfig c;
+  c.max_positions = family.positions;
   ModelConfig& m = c.model;
   // Bounds far above any model, so that no product of them leaves 64 bits.
   m.vocab = root.at("vocab_size").integer(1, int64_t{1} << 27);
@@ -164,8 +235,9 @@ HfConfig parse_hf_config(std::string_view text, std::string_view source) {
   m.d_ff = root.at("intermediate_size").integer(1, int64_t{1} << 24);
   m.layers = root.at("num_hidden_layers").integer(1, 10'000);
   m.heads = root.at("num_attention_heads").integer(1, int64_t{1} << 16);
-  m.kv_heads =
-      root.has("num_key_value_heads") ? root.at("num_key_value_heads").integer(1, int64_t{1} << 16) : m.heads;
+  m.kv_heads = root.has("num_key_value_heads") ? root.at("num_key_value_heads").integer(1, int64_t{1} << 16)
+               : family.kv_heads > 0           ? family.kv_heads
+                                               : m.heads;
   if (root.has("head_dim")) m.head_width = root.at("head_dim").integer(1, int64_t{1} << 16);
   if (m.d_model % m.heads == 0 && m.head_width == m.d_model / m.heads) m.head_width = 0;  // as without it
   check_heads(root, m);
@@ -173,10 +245,11 @@ HfConfig parse_hf_config(std::string_view text, std::string_view source) {
   m.norm_eps = static_cast<float>(eps);
   if (!(m.norm_eps > 0) || !std::isfinite(m.norm_eps))
     root.at("rms_norm_eps").fail(cat("is ", eps, ", which fp32 cannot hold"));
-  m.rope_theta = read_rope_theta(root);
-  m.tied = root.has("tie_word_embeddings") && root.at("tie_word_embeddings").boolean();
   if (root.has("max_position_embeddings"))
     c.max_positions = root.at("max_position_embeddings").integer(1, int64_t{1} << 40);
+  read_rope(root, c.max_positions, m);
+  if (family.window > 0) m.window = read_window(root, family.window);
+  m.tied = root.has("tie_word_embeddings") && root.at("tie_word_embeddings").boolean();
   if (root.has("initializer_range")) c.initializer_range = root.at("initializer_range").number();
   c.dtype = read_dtype(root);
   c.bos = read_id(root, "bos_token_id");
@@ -195,9 +268,17 @@ std::string hf_config_json(const HfConfig& c) {
   const ModelConfig& m = c.model;
   const auto id = [](const std::optional<int64_t>& i) { return i ? Json(*i) : Json(nullptr); };
   const Json eos = c.eos.empty() ? Json(nullptr) : c.eos.size() == 1 ? Json(c.eos[0]) : Json(c.eos);
-  const Json page = {
-      {"architectures", {"LlamaForCausalLM"}},
-      {"model_type", "llama"},
+  const Family& family = kFamilies[m.window > 0 ? 1 : 0];
+  const Json rope = scaling_json(m.rope_scaling);
+  const bool scaled = m.rope_scaling.kind != Scaling::none;
+  Json rope_and_theta = rope;
+  rope_and_theta["rope_theta"] = m.rope_theta;
+  // What dynamic scaling is reckoned from.
+  const int64_t positions =
+      m.rope_scaling.kind == Scaling::dynamic ? m.rope_scaling.trained : c.max_positions;
+  Json page = {
+      {"architectures", {family.architecture}},
+      {"model_type", family.type},
       {"vocab_size", m.vocab},
       {"hidden_size", m.d_model},
       {"intermediate_size", m.d_ff},
@@ -205,11 +286,11 @@ std::string hf_config_json(const HfConfig& c) {
       {"num_attention_heads", m.heads},
       {"num_key_value_heads", m.kv_heads},
       {"head_dim", m.head_dim()},
-      {"max_position_embeddings", c.max_positions},
+      {"max_position_embeddings", positions},
       {"rms_norm_eps", shortest(m.norm_eps)},
       {"rope_theta", m.rope_theta},
-      {"rope_scaling", nullptr},
-      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", m.rope_theta}}},
+      {"rope_scaling", scaled ? rope : Json()},
+      {"rope_parameters", rope_and_theta},
       {"hidden_act", "silu"},
       {"tie_word_embeddings", m.tied},
       {"attention_bias", false},
@@ -223,6 +304,7 @@ std::string hf_config_json(const HfConfig& c) {
       {"torch_dtype", torch_name_of(c.dtype)},
       {"dtype", torch_name_of(c.dtype)},
   };
+  if (m.window > 0) page["sliding_window"] = m.window;
   return page.dump(2) + "\n";
 }
 

@@ -103,7 +103,11 @@ TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
     const std::string got = complaint(change);
     EXPECT_TRUE(got.starts_with("config.json: ") && got.find(words) != std::string::npos) << change << got;
   };
-  expect({{"model_type", "mistral"}}, "model_type is \"mistral\"; kiln has only \"llama\"");
+  expect({{"model_type", "gpt2"}}, "model_type is \"gpt2\"; kiln has only \"llama\" and \"mistral\"");
+  expect({{"model_type", "mistral"}, {"architectures", {"LlamaForCausalLM"}}},
+         "kiln has only MistralForCausalLM");
+  expect({{"model_type", "mistral"}, {"sliding_window", 0}},
+         "sliding_window is 0; expected a whole number from 1");
   expect({{"model_type", nullptr}}, "lacks 'model_type'");
   expect({{"architectures", {"LlamaForTokenClassification"}}}, "architectures is [\"LlamaForToken");
   expect({{"hidden_act", "gelu"}}, "hidden_act is \"gelu\"");
@@ -112,8 +116,21 @@ TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
   expect({{"hidden_size", 25}}, "hidden_size is 25, not divisible by num_attention_heads 6");
   expect({{"hidden_size", 18}}, "a head is 3 wide");
   expect({{"num_key_value_heads", 4}}, "num_key_value_heads is 4, of which num_attention_heads 6");
-  expect({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}, "rope_scaling.type is \"linear\"");
-  expect({{"rope_scaling", {{"rope_type", "llama3"}}}}, "rope_scaling.rope_type is \"llama3\"");
+  expect({{"rope_scaling", {{"type", "linear"}}}}, "rope_scaling lacks 'factor'");
+  expect({{"rope_scaling", {{"type", "linear"}, {"factor", 0}}}}, "factor is 0; expected a positive number");
+  expect({{"rope_scaling", {{"factor", 2}}}}, "unscaled positions where no rope_type is named");
+  expect({{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}}},
+         "lacks 'original_max_position_embeddings'");
+  expect({{"rope_scaling",
+           {{"rope_type", "llama3"},
+            {"factor", 8},
+            {"original_max_position_embeddings", 8192},
+            {"low_freq_factor", 4},
+            {"high_freq_factor", 4}}}},
+         "high_freq_factor is 4; expected more than low_freq_factor 4");
+  expect({{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}},
+          {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4}}}},
+         "rope_parameters says something else than rope_scaling");
   expect({{"rope_parameters", {{"rope_type", "yarn"}}}}, "rope_parameters.rope_type is \"yarn\"");
   expect({{"rope_parameters", {{"full_attention", {{"rope_theta", 1.0}}}}}}, "one rotary embedding for all");
   expect({{"rope_theta", 1e4}, {"rope_parameters", {{"rope_theta", 2e4}}}},
@@ -128,6 +145,57 @@ TEST(HfConfig, WhatKilnCannotDoIsRefusedByKeyAndValue) {
   expect({{"num_hidden_layers", -2}}, "num_hidden_layers is -2; expected a whole number from 1");
   expect({{"vocab_size", nullptr}}, "lacks 'vocab_size'");
   EXPECT_NE(KILN_ERROR_OF(parse_hf_config("[]", "f")).find("f: the document is an array"), std::string::npos);
+}
+
+TEST(HfConfig, ScaledPositionsAreReadAndWritten) {
+  using Kind = RopeScaling::Kind;
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8.0},
+                       {"low_freq_factor", 1.0},
+                       {"high_freq_factor", 4.0},
+                       {"original_max_position_embeddings", 8192}};
+  const HfConfig c = parsed({{"rope_scaling", llama3}, {"max_position_embeddings", 131072}});
+  EXPECT_EQ(
+      c.model.rope_scaling,
+      (RopeScaling{.kind = Kind::llama3, .factor = 8, .trained = 8192, .slow_turns = 1, .quick_turns = 4}));
+  const Json page = Json::parse(hf_config_json(c));
+  EXPECT_EQ(page["rope_scaling"], llama3);
+  EXPECT_EQ(page["max_position_embeddings"], 131072);
+  EXPECT_EQ(parse_hf_config(page.dump(), "again").model.rope_scaling, c.model.rope_scaling);
+
+  HfConfig dynamic =
+      parsed({{"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}, {"max_position_embeddings", 512}});
+  EXPECT_EQ(dynamic.model.rope_scaling, (RopeScaling{.kind = Kind::dynamic, .factor = 2, .trained = 512}));
+  dynamic.max_positions = 4096;  // trained further on longer texts
+  EXPECT_EQ(Json::parse(hf_config_json(dynamic))["max_position_embeddings"], 512)
+      << "what its scaling starts from";
+  const HfConfig linear = parsed({{"rope_parameters", {{"rope_type", "linear"}, {"factor", 4}}}});
+  EXPECT_EQ(linear.model.rope_scaling.kind, Kind::linear);
+  EXPECT_EQ(linear.model.rope_scaling.factor, 4);
+}
+
+TEST(HfConfig, AMistralIsALlamaUpToItsWindow) {
+  const HfConfig c = parsed({{"model_type", "mistral"},
+                             {"num_key_value_heads", nullptr},
+                             {"num_attention_heads", 8},
+                             {"hidden_size", 32}});
+  EXPECT_EQ(c.model.kv_heads, 8) << "what transformers takes";
+  EXPECT_EQ(c.model.window, 4096);
+  EXPECT_EQ(c.max_positions, 131072);
+  Json wide = plain();
+  wide["model_type"] = "mistral";
+  wide["sliding_window"] = nullptr;
+  EXPECT_EQ(parse_hf_config(wide.dump(), "f").model.window, 0);
+  const HfConfig narrow = parsed({{"model_type", "mistral"}, {"sliding_window", 64}});
+  EXPECT_NO_THROW(check_context(narrow.model, 64));
+  EXPECT_NE(
+      KILN_ERROR_OF(check_context(narrow.model, 65)).find("longer than the model's attention window of 64"),
+      std::string::npos);
+  const Json page = Json::parse(hf_config_json(narrow));
+  EXPECT_EQ(page["model_type"], "mistral");
+  EXPECT_EQ(page["architectures"], Json({"MistralForCausalLM"}));
+  EXPECT_EQ(page["sliding_window"], 64);
+  EXPECT_EQ(parse_hf_config(page.dump(), "again").model.window, 64);
 }
 
 TEST(HfConfig, AHeadMayBeWiderThanItsShareOfTheModel) {

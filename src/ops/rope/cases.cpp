@@ -1,4 +1,5 @@
 #include "ops/rope/rope.h"
+#include "ops/rope/sampled_rope.h"
 
 #include "autograd/tape.h"
 #include "ops/add/add.h"
@@ -26,6 +27,20 @@ std::vector<OpCase> rope_cases() {
   one("interleaved_d10", {2, 33, 20}, 20, {.heads = 2, .kv_heads = 2, .interleaved = true}, 3);
   one("grouped_heads_d34", {1, 5, 136}, 34, {.heads = 4, .kv_heads = 1});
   one("far_positions", {1, 67, 62}, 62, {.theta = 500000, .offset = 100003});
+  using Kind = RopeScaling::Kind;
+  one("linear_scaling_d10", {1, 21, 20}, 20,
+      {.heads = 2, .kv_heads = 2, .offset = 40, .scaling = {.kind = Kind::linear, .factor = 4}});
+  one("dynamic_scaling_d10", {1, 21, 20}, 20,
+      {.heads = 2,
+       .kv_heads = 2,
+       .offset = 40,
+       .scaling = {.kind = Kind::dynamic, .factor = 2, .trained = 16}});
+  one("llama3_scaling_d32", {1, 21, 64}, 64,
+      {.heads = 2,
+       .kv_heads = 2,
+       .theta = 500000,
+       .offset = 9000,
+       .scaling = {.kind = Kind::llama3, .factor = 8, .trained = 8192, .slow_turns = 1, .quick_turns = 4}});
   one("400_tokens_d4", {1, 400, 4}, 4, {});  // a table of more than a few coarse turns
   // Half heads of whole 16 bytes in every dtype.
   one("grouped_d64", {2, 5, 256}, 64, {.heads = 4, .kv_heads = 1, .offset = 3}, 8);
@@ -56,13 +71,8 @@ std::vector<OpCase> rope_cases() {
 
 namespace {
 
-// `first`: position of the first token.
-OpCase rope_case(const BenchShape& s, int64_t first) {
+OpCase rope_case(const BenchShape& s, const RopeOptions& o) {
   using K = CaseInput::Kind;
-  RopeOptions o;
-  o.heads = s["heads"];
-  o.kv_heads = s["kv_heads"];
-  o.offset = first;
   const Shape q{s["batch"], s["seq"], o.heads * s["dim"]}, k{s["batch"], s["seq"], o.kv_heads * s["dim"]};
   return OpCase{"rope",
                 s.str(),
@@ -73,29 +83,37 @@ OpCase rope_case(const BenchShape& s, int64_t first) {
                 }};
 }
 
+RopeOptions options_of(const BenchShape& s) { return {.heads = s["heads"], .kv_heads = s["kv_heads"]}; }
+
 }  // namespace
 
+SampledCase sampled_rope(const BenchShape& s, const RopeOptions& options, const Sampling& sampling) {
+  SampledCase c{rope_case(s, options), {}};
+  const auto work = static_cast<double>((options.heads + options.kv_heads) * s["dim"]);
+  for (const int64_t at : sampling.pick(s["batch"] * s["seq"], work + kCallOfNaive)) {
+    BenchShape one = s;
+    one.set("batch", 1);
+    one.set("seq", 1);
+    RopeOptions there = options;
+    there.offset += at % s["seq"];
+    there.length = options.length > 0 ? options.length : options.offset + s["seq"];
+    there.in_place = false;
+    c.parts.push_back({rope_case(one, there), {{0, Slice{{at}}}, {1, Slice{{at}}}}, {Slice{{at}}}});
+  }
+  c.taken = static_cast<int64_t>(c.parts.size());
+  c.total = s["batch"] * s["seq"];
+  return c;
+}
+
 OpBench rope_bench() {
-  return {"rope",
-          {},
-          {{{"batch", 4}, {"seq", 2048}, {"heads", 16}, {"kv_heads", 16}, {"dim", 64}}},
-          {{"batch", 1}, {"seq", 64}},
-          [](const BenchShape& s) { return rope_case(s, 0); },
-          {{"forward", Pass::forward}, {"backward", Pass::backward}},
-          [](const BenchShape& s, const Sampling& sampling) {  // a token by itself, at its position
-            SampledCase c{rope_case(s, 0), {}};
-            const auto work = static_cast<double>((s["heads"] + s["kv_heads"]) * s["dim"]);
-            for (const int64_t at : sampling.pick(s["batch"] * s["seq"], work + kCallOfNaive)) {
-              BenchShape one = s;
-              one.set("batch", 1);
-              one.set("seq", 1);
-              c.parts.push_back(
-                  {rope_case(one, at % s["seq"]), {{0, Slice{{at}}}, {1, Slice{{at}}}}, {Slice{{at}}}});
-            }
-            c.taken = static_cast<int64_t>(c.parts.size());
-            c.total = s["batch"] * s["seq"];
-            return c;
-          }};
+  return {
+      "rope",
+      {},
+      {{{"batch", 4}, {"seq", 2048}, {"heads", 16}, {"kv_heads", 16}, {"dim", 64}}},
+      {{"batch", 1}, {"seq", 64}},
+      [](const BenchShape& s) { return rope_case(s, options_of(s)); },
+      {{"forward", Pass::forward}, {"backward", Pass::backward}},
+      [](const BenchShape& s, const Sampling& sampling) { return sampled_rope(s, options_of(s), sampling); }};
 }
 
 }  // namespace kiln

@@ -31,8 +31,7 @@ template <class T>
 __global__ void rope_kernel(RopeProblem p, double sign, RopeSide<T> q, RopeSide<T> k) {
   const int64_t row = blockIdx.x;
   for (int64_t i = first_column(); i < p.D / 2; i += column_step()) {
-    const double angle = static_cast<double>(p.offset + row % p.T) *
-                         pow(p.theta, -2.0 * static_cast<double>(i) / static_cast<double>(p.D));
+    const double angle = static_cast<double>(p.offset + row % p.T) * rope_frequency(p, i);
     const Accum<T> cosine = static_cast<Accum<T>>(cos(angle)),
                    sine = static_cast<Accum<T>>(sign * sin(angle));
     turn(p, q, row, i, cosine, sine);

@@ -66,6 +66,18 @@ const Variant<RopeOp> kRows[] = {
      "rope_kernel"},
 };
 
+void check_scaling(const RopeScaling& s) {
+  using Kind = RopeScaling::Kind;
+  if (s.kind == Kind::none) return;
+  if (!(s.factor > 0) || !std::isfinite(s.factor))
+    fail(RopeOp::kName, cat("the factor of its scaling is ", s.factor, ", it must be positive"));
+  if (s.kind != Kind::linear && s.trained < 1)
+    fail(RopeOp::kName, cat("the scaled positions were trained to ", s.trained, ", one at least is needed"));
+  if (s.kind == Kind::llama3 && !(s.quick_turns > s.slow_turns))
+    fail(RopeOp::kName, cat("its scaling leaves pairs of ", s.quick_turns, " turns and divides those of ",
+                            s.slow_turns, ": the first must be more"));
+}
+
 RopeProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& o) {
   const char* op = RopeOp::kName;
   check_float_tensor(ctx, op, "q", q);
@@ -82,17 +94,24 @@ RopeProblem checked_problem(RankContext& ctx, const Tensor& q, const Tensor& k, 
   check_shape(op, "k", k.shape(), {q.dim(0), q.dim(1), o.kv_heads * D});
   if (!(o.theta > 0) || !std::isfinite(o.theta)) fail(op, cat("theta is ", o.theta, ", it must be positive"));
   if (o.offset < 0) fail(op, cat("offset is ", o.offset, ", positions start at 0"));
-  return {q.dim(0),  q.dim(1),      o.heads,  o.kv_heads, D,
-          q.dtype(), o.interleaved, o.offset, o.theta,    all_vectorizable(q, k)};
+  check_scaling(o.scaling);
+  return {q.dim(0),
+          q.dim(1),
+          o.heads,
+          o.kv_heads,
+          D,
+          q.dtype(),
+          o.interleaved,
+          o.offset,
+          o.theta,
+          all_vectorizable(q, k),
+          o.scaling,
+          o.length > 0 ? o.length : o.offset + q.dim(1)};
 }
 
 }  // namespace
 
 std::span<const Variant<RopeOp>> RopeOp::rows() { return kRows; }
-
-double rope_frequency(const RopeProblem& p, int64_t pair) {
-  return std::pow(p.theta, -2.0 * static_cast<double>(pair) / static_cast<double>(p.D));
-}
 
 RopeResult rope(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& options) {
   const RopeProblem p = checked_problem(ctx, q, k, options);

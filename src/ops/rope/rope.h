@@ -8,6 +8,7 @@
 // rotation back, by the same sines and cosines, so nothing is saved.
 #pragma once
 
+#include "ops/rope/rope_scaling.h"
 #include "ops/variant.h"
 
 namespace kiln {
@@ -21,6 +22,8 @@ struct RopeProblem {
   int64_t offset;  // position of the first token
   double theta;
   bool vectorizable = true;  // all tensors of the pass, and all rows of each
+  RopeScaling scaling = {};
+  int64_t length = 0;  // of the whole sequence, these tokens and all before them
   int64_t rows() const { return B * T; }
   int64_t pairs() const { return D / 2; }
 };
@@ -46,7 +49,7 @@ struct RopeOp {
   using Backward = RopeRotation;
   static std::span<const Variant<RopeOp>> rows();
   static void run_backward(BackwardPass& pass);
-  static Problem example() { return {1, 128, 4, 2, 64, DType::f32, false, 0, 10000.0}; }
+  static Problem example() { return {1, 128, 4, 2, 64, DType::f32, false, 0, 10000.0, true, {}, 128}; }
 };
 
 struct RopeOptions {
@@ -54,6 +57,8 @@ struct RopeOptions {
   int64_t kv_heads = 1;
   double theta = 10000;
   int64_t offset = 0;  // position of the first token: how many were there before, when decoding with a cache
+  RopeScaling scaling = {};
+  int64_t length = 0;  // of the sequence, where these tokens are a part out of it; 0: offset and they
   bool interleaved = false;
   bool in_place = false;  // the results take the memory of q and k; those must not be read afterwards
   std::string_view variant = {};
@@ -68,7 +73,9 @@ struct RopeResult {
 RopeResult rope(RankContext& ctx, const Tensor& q, const Tensor& k, const RopeOptions& options);
 
 // The turn of one token's pair, in double: every variant's angles come from here.
-double rope_frequency(const RopeProblem& p, int64_t pair);
+KILN_HD inline double rope_frequency(const RopeProblem& p, int64_t pair) {
+  return rope_frequency(p.theta, p.D, pair, p.length, p.scaling);
+}
 
 void rope_cpu_naive(RankContext& ctx, const RopeRotation& r);
 void rope_cpu_fused(RankContext& ctx, const RopeRotation& r);

@@ -14,7 +14,7 @@
 #include "ops/cases/run_case.h"
 #include "ops/cast/cast.h"
 #include "ops/linear/linear.h"
-#include "ops/rope/rope.h"
+#include "ops/rope/sampled_rope.h"
 #include "studies/gate/update_cases.h"
 
 namespace kiln {
@@ -130,17 +130,16 @@ class ModelCases {
       packed("attention", shape, 3);
     }
     const bool pack = c_.fused_qkv;
-    const RopeOptions options{
-        .heads = c_.heads, .kv_heads = c_.kv_heads, .theta = c_.rope_theta, .in_place = true};
-    add(cat("rope ", turned.str()), policy_.compute,
-        [b = find_op_bench("rope"), turned, options, pack](const Sampling& s) {
-          SampledCase c = b.sampled(turned, s);
-          c.whole.call = [options](RankContext& ctx, std::span<const CaseArgument> in) {
-            const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, options);
-            return CaseOutputs{r.q, r.k};
-          };
-          return pack ? pack_inputs(std::move(c), 0, 2) : c;
-        });
+    const RopeOptions options{.heads = c_.heads,
+                              .kv_heads = c_.kv_heads,
+                              .theta = c_.rope_theta,
+                              .scaling = c_.rope_scaling,
+                              .length = T_,
+                              .in_place = true};
+    add(cat("rope ", turned.str()), policy_.compute, [turned, options, pack](const Sampling& s) {
+      SampledCase c = sampled_rope(turned, options, s);
+      return pack ? pack_inputs(std::move(c), 0, 2) : c;
+    });
   }
 
   const ModelConfig c_;

@@ -336,7 +336,10 @@ void check_bench_step(const BenchStepRequest& r) {
         cat("--split needs CUPTI on a GPU: ", why),
         "it comes with the CUDA toolkit: put its lib64 or extras/CUPTI/lib64 folder into LD_LIBRARY_PATH",
         ErrorKind::unavailable);
-  for (const StepRow& row : step_rows(r)) check_config(row.spec.model);
+  for (const StepRow& row : step_rows(r)) {
+    check_config(row.spec.model);
+    check_context(row.spec.model, row.spec.step.context);
+  }
 }
 
 BenchStepReport bench_step(const BenchStepRequest& r,

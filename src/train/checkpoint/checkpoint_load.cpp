@@ -90,6 +90,8 @@ void check_same_run(const std::string& checkpoint, const ModelConfig& model, con
   same("kv_heads", saved.kv_heads, model.kv_heads);
   same("head_dim", saved.head_dim(), model.head_dim());
   same("rope_theta", saved.rope_theta, model.rope_theta);
+  same("scaled positions", text_of(saved.rope_scaling), text_of(model.rope_scaling));
+  same("the attention window", saved.window, model.window);
   same("norm_eps", saved.norm_eps, model.norm_eps);
   same("tied embeddings", saved.tied, model.tied);
   same("the precision", before.precision, identity.precision);

@@ -57,6 +57,7 @@ EvalReport evaluate_text(const EvalRequest& o, const EvalProgress& progress) {
   report.threads = ctx.pool().threads();
   report.parameters = m.parameters;
   report.context = o.context.value_or(std::min(m.config.max_positions, kDefaultContext));
+  check_context(m.config.model, report.context);
   const auto start = std::chrono::steady_clock::now();
   report.result =
       evaluate(ctx, *m.model, text.tokens, batch_of(o.batch, *text.tokens, report.context), report.context,

@@ -56,7 +56,10 @@ SampleReport sample(const SampleRequest& r, const TextSink& sink, const WeightPr
   report.device = ctx.device().str();
   report.threads = ctx.pool().threads();
   report.parameters = m.parameters;
-  report.context = r.context.value_or(m.config.max_positions);
+  const ModelConfig& model = m.config.model;
+  report.context = r.context.value_or(model.window > 0 ? std::min(model.window, m.config.max_positions)
+                                                       : m.config.max_positions);
+  check_context(model, report.context);
   report.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   GenerateOptions options = r.generate;

@@ -355,6 +355,7 @@ void check_request(const TrainRequest& r) {
   check_text_options(text_of(r));
   check_schedule(schedule_of(r));
   check_shards(model_of(r), r.tensor_ranks);
+  check_context(model_of(r), r.context);
 }
 
 }  // namespace kiln

@@ -1,4 +1,7 @@
 // The only place where an error becomes an exit status.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -10,6 +13,7 @@
 #include "base/error.h"
 #include "base/one_line.h"
 #include "base/stop.h"
+#include "base/wrap_text.h"
 #include "dist/launch/rank_process.h"
 #include "kiln/command_line.h"
 #include "kiln/console/out_of_memory.h"
@@ -37,12 +41,20 @@ ExitStatus status_of(kiln::ErrorKind kind) {
   return failed;
 }
 
+// Help, in the width of the terminal; into a pipe a line stays a line.
+std::string for_stdout(const std::string& text) {
+  winsize window{};
+  constexpr int kLeast = 40;  // narrower, a column of words is harder to read than broken lines
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col >= kLeast;
+  return known ? kiln::wrap_text(text, window.ws_col) : text;
+}
+
 void run(const std::vector<std::string>& args) {
   const kiln::cli::Request request = kiln::cli::parse_command_line(args);
   if (request.run) {
     request.run();
   } else {
-    std::fputs(request.text.c_str(), stdout);
+    std::fputs(for_stdout(request.text).c_str(), stdout);
   }
 }
 

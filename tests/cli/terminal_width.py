@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """usage: terminal_width.py KILN
 
-In a terminal no line of a table is wider than it; --wide and a pipe have every column.
+In a terminal no line of a table or of a help text is wider than it; --wide and a pipe have every column, and a line of
+help stays one.
 """
 import fcntl
 import os
@@ -46,8 +47,30 @@ def widest(text):
     return max(text.splitlines(), key=len)
 
 
+HELP = ("train", "diff", "bench step", "run")
+
+
+def why_help_is_wrong(kiln, command):
+    line = [kiln, *command.split(), "--help"]
+    shown = in_terminal(line, COLUMNS)
+    piped = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    # The command itself, as it is to be typed, is not broken up.
+    long = [text for text in shown.splitlines() if len(text) > COLUMNS and len(text.split()) > 2]
+    if long:
+        return f"a line of {len(long[0])} characters: {long[0]}"
+    if len(widest(piped)) <= COLUMNS:
+        return "a pipe has no more than fits, so that nothing is tested here"
+    if shown.split() != piped.split():
+        return "not the words that a pipe gets"
+    return None
+
+
 def main():
     wrong = 0
+    for command in HELP:
+        why = why_help_is_wrong(sys.argv[1], command)
+        print(f"{command} --help: {why or 'fits'}", flush=True)
+        wrong += why is not None
     with tempfile.TemporaryDirectory() as out:
         for command in COMMANDS:
             line = [sys.argv[1], *command.split(), "--device", "cpu", "--out", out]

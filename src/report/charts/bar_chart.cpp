@@ -12,7 +12,7 @@
 namespace kiln {
 namespace {
 
-constexpr double kWidth = 900, kRight = 190, kTop = 64, kRow = 24, kBar = 15, kBottom = 50;
+constexpr double kWidth = 900, kLeastRight = 120, kTop = 64, kRow = 24, kBar = 15, kBottom = 50;
 constexpr double kLetter = 7;  // of 12 px, on the average and a little more
 
 std::string_view colour_of(int series) {
@@ -22,7 +22,8 @@ std::string_view colour_of(int series) {
 
 double largest(const BarChart& chart) {
   double most = chart.reference.value_or(0);
-  for (const Bar& b : chart.bars) most = std::max({most, b.value.value_or(0), b.marker.value_or(0)});
+  for (const Bar& b : chart.bars)
+    most = std::max({most, b.value.value_or(0), b.marker.value_or(0), b.spread ? b.spread->second : 0.0});
   return most > 0 ? most : 1;
 }
 
@@ -47,10 +48,14 @@ std::string legend(const BarChart& chart, double left) {
 }  // namespace
 
 std::string bar_chart_svg(const BarChart& chart) {
-  std::size_t letters = 0;
-  for (const Bar& b : chart.bars) letters = std::max(letters, b.label.size());
+  std::size_t letters = 0, behind = 0;  // of the longest label, and of the longest text behind a bar
+  for (const Bar& b : chart.bars) {
+    letters = std::max(letters, b.label.size());
+    behind = std::max(behind, b.text.size());
+  }
+  const double right = std::clamp(16 + kLetter * static_cast<double>(behind), kLeastRight, 420.0);
   const double left = std::min(380.0, 24 + kLetter * static_cast<double>(letters));
-  const double plot = kWidth - left - kRight, below = kTop + kRow * static_cast<double>(chart.bars.size());
+  const double plot = kWidth - left - right, below = kTop + kRow * static_cast<double>(chart.bars.size());
   const double height = below + kBottom, most = largest(chart);
   const auto x_of = [&](double value) { return left + plot * value / most; };
   std::string svg = svg_head(kWidth, height, 16, chart.title);
@@ -75,6 +80,10 @@ std::string bar_chart_svg(const BarChart& chart) {
     if (b.value)
       svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n",
                          left, middle - kBar / 2, end - left, kBar, colour_of(b.series));
+    if (b.spread)
+      svg +=
+          fmt::format("<path d=\"M{0:.1f} {2:.1f}v6m0 -3H{1:.1f}m0 -3v6\" stroke=\"#222\" fill=\"none\"/>\n",
+                      x_of(std::max(0.0, b.spread->first)), x_of(b.spread->second), middle - 3);
     if (b.marker)
       svg += fmt::format(
           "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\" stroke=\"#cc3311\" "
@@ -83,8 +92,8 @@ std::string bar_chart_svg(const BarChart& chart) {
     svg += fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\" stroke=\"white\" stroke-width=\"3\" "
         "paint-order=\"stroke\">{}</text>\n",
-        std::max(end, x_of(b.marker.value_or(0))) + 6, middle + 4, b.value ? "black" : "#a33",
-        svg_escaped(b.text));
+        std::max({end, x_of(b.marker.value_or(0)), b.spread ? x_of(b.spread->second) : 0.0}) + 6, middle + 4,
+        b.value ? "black" : "#a33", svg_escaped(b.text));
     y += kRow;
   }
   svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n</svg>\n",

@@ -4,16 +4,18 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kiln {
 
 struct Bar {
   std::string label;
-  std::optional<double> value;   // nothing: no bar, only the text
-  std::string text;              // behind the bar
-  std::optional<double> marker;  // a tick across the bar: what was predicted
-  int series = 0;                // decides its colour
+  std::optional<double> value;                           // nothing: no bar, only the text
+  std::string text;                                      // behind the bar
+  std::optional<double> marker;                          // a tick across the bar: what was predicted
+  int series = 0;                                        // decides its colour
+  std::optional<std::pair<double, double>> spread = {};  // a whisker from the one to the other
 };
 
 struct BarChart {

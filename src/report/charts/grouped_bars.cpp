@@ -12,8 +12,9 @@
 namespace kiln {
 namespace {
 
-constexpr double kHeight = 420, kLeft = 76, kRight = 24, kTop = 76, kBottom = 44;
-constexpr double kPlotHeight = kHeight - kTop - kBottom;
+constexpr double kLeast = 76, kRight = 24, kTop = 76, kBottom = 44;
+constexpr double kPlotHeight = 300;
+constexpr double kLetter = 6.8;         // of 12 px, on the average and a little more
 constexpr double kBar = 30, kGap = 26;  // width of a bar, space between groups
 
 // The top of the scale: the largest value, with some air.
@@ -26,6 +27,12 @@ double top_of(const GroupedBars& chart) {
   return 1.12 * most;
 }
 
+std::size_t longest_name(const GroupedBars& chart) {
+  std::size_t most = 0;
+  for (const BarGroup& g : chart.groups) most = std::max(most, g.name.size());
+  return most;
+}
+
 // A chart and its measures. Each part gives its own elements.
 class Drawing {
  public:
@@ -34,11 +41,15 @@ class Drawing {
         most_(top_of(chart)),
         group_width_(kBar * static_cast<double>(std::max<std::size_t>(1, chart.series.size()))),
         plot_width_(std::max(420.0, kGap + (group_width_ + kGap) * static_cast<double>(std::max<std::size_t>(
-                                                                       1, chart.groups.size())))) {}
+                                                                       1, chart.groups.size())))),
+        name_width_(kLetter * static_cast<double>(longest_name(chart))),
+        slanted_(name_width_ > group_width_ + kGap - 6),
+        left_(slanted_ ? std::max(kLeast, kSlant * name_width_ - group_width_ / 2) : kLeast),
+        bottom_(slanted_ ? kBottom + kSlant * name_width_ / 2 : kBottom) {}
 
   std::string svg() const {
-    return svg_head(kLeft + plot_width_ + kRight, kHeight, kLeft, chart_.title) +
-           svg_text({kLeft, 40}, chart_.below_title) + grid() + key() + bars() + reference() + "</svg>\n";
+    return svg_head(left_ + plot_width_ + kRight, kTop + kPlotHeight + bottom_, left_, chart_.title) +
+           svg_text({left_, 40}, chart_.below_title) + grid() + key() + bars() + reference() + "</svg>\n";
   }
 
  private:
@@ -49,17 +60,17 @@ class Drawing {
     const double step = grid_step(most_);
     for (int line = 0; line * step < most_; ++line)
       svg += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>\n",
-                         kLeft, kLeft + plot_width_, y_of(line * step)) +
-             svg_text({kLeft - 6, y_of(line * step) + 4, "end"}, plain(line * step, 6));
+                         left_, left_ + plot_width_, y_of(line * step)) +
+             svg_text({left_ - 6, y_of(line * step) + 4, "end"}, plain(line * step, 6));
     return svg + fmt::format(
-                     "<text transform=\"translate(18 {:.1f}) rotate(-90)\" text-anchor=\"middle\" "
+                     "<text transform=\"translate({:.0f} {:.1f}) rotate(-90)\" text-anchor=\"middle\" "
                      "fill=\"#555\">{}</text>\n",
-                     kTop + kPlotHeight / 2, svg_escaped(chart_.y_label));
+                     left_ - 58, kTop + kPlotHeight / 2, svg_escaped(chart_.y_label));
   }
 
   std::string key() const {
     std::string svg;
-    double left = kLeft;
+    double left = left_;
     for (std::size_t s = 0; s < chart_.series.size(); ++s) {
       svg += fmt::format("<rect x=\"{:.0f}\" y=\"50\" width=\"11\" height=\"11\" fill=\"{}\"/>\n", left,
                          svg_colour(s));
@@ -87,14 +98,24 @@ class Drawing {
 
   std::string bars() const {
     std::string svg;
-    double left = kLeft + kGap;
+    double left = left_ + kGap;
     for (const BarGroup& g : chart_.groups) {
       for (std::size_t s = 0; s < bars_of(g); ++s)
         if (is_drawn(g.bars[s])) svg += bar(g.bars[s], left + kBar * static_cast<double>(s), svg_colour(s));
-      svg += svg_text({left + group_width_ / 2, kTop + kPlotHeight + 18, "middle", "#222"}, g.name);
+      svg += name_below(g.name, left + group_width_ / 2);
       left += group_width_ + kGap;
     }
     return svg;
+  }
+
+  // Names that would run into each other go up to their bars at a slant.
+  std::string name_below(const std::string& name, double middle) const {
+    const double y = kTop + kPlotHeight + 18;
+    if (!slanted_) return svg_text({middle, y, "middle", "#222"}, name);
+    return fmt::format(
+        "<text transform=\"translate({:.1f} {:.1f}) rotate(-30)\" text-anchor=\"end\" "
+        "fill=\"#222\">{}</text>\n",
+        middle + 6, y - 4, svg_escaped(name));
   }
 
   std::string bar(const GroupedBar& b, double x, std::string_view colour) const {
@@ -118,11 +139,14 @@ class Drawing {
     return fmt::format(
         "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#333\" "
         "stroke-dasharray=\"4 3\"/>\n",
-        kLeft, kLeft + plot_width_, y_of(chart_.reference));
+        left_, left_ + plot_width_, y_of(chart_.reference));
   }
 
+  static constexpr double kSlant = 0.87;  // of a name's width, across; half of it down
   const GroupedBars& chart_;
-  double most_, group_width_, plot_width_;
+  double most_, group_width_, plot_width_, name_width_;
+  bool slanted_;
+  double left_, bottom_;
 };
 
 }  // namespace

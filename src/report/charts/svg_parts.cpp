@@ -11,11 +11,14 @@
 namespace kiln {
 
 std::string svg_head(double width, double height, double left, const std::string& title) {
+  // A title of 15 px that does not fit is smaller, down to what can still be read.
+  const double needed = 8.6 * static_cast<double>(title.size()), room = width - left - 12;
+  const double size = needed > room ? std::max(10.0, 15 * room / needed) : 15;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
-      "<text x=\"{2}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">{3}</text>\n",
-      width, height, left, svg_escaped(title));
+      "<text x=\"{2}\" y=\"22\" font-size=\"{4:.3g}\" font-weight=\"bold\">{3}</text>\n",
+      width, height, left, svg_escaped(title), size);
 }
 
 double grid_step(double most) {

@@ -18,6 +18,8 @@
 namespace kiln::cli {
 namespace {
 
+constexpr NamedValue<Precision> kBases[] = {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}};
+
 struct Asked {
   AblateRequest request;
   ModelOptions model = {.sizes = {"small"}};
@@ -74,6 +76,9 @@ void run_ablate(Asked& asked, const Command& command, const CommonOptions& commo
   const PageFormat format = page_format(command, asked.format, common);
   if (asked.quick) make_quick(asked, command.options);
   AblateRequest& request = asked.request;
+  // Of a baseline that has it already it is no switch.
+  if (request.base != Precision::fp32 && command.options.find("--only")->given().empty())
+    std::erase(request.only, "bf16");
   request.size = model_of(asked.model);
   request.seed = common.seed;
   request.out = common.out;
@@ -106,13 +111,14 @@ void add_ablate(Command& c, const CommonOptions& common) {
   c.note = "Switches, in the order they are added:\n";
   for (const AblationSwitch& s : ablation_switches()) c.note += fmt::format("  {:<16} {}\n", s.name, s.what);
   c.note +=
-      "\nThe precision is one of them: fp32 until bf16 is on.\n"
+      "\nThe precision is one of them: that of --base until bf16 is on.\n"
       "--quick is --size tiny --batch 1 --ctx 128 --warmup 1 --steps 8 --gate-steps 4.";
   c.opt("--quick", asked->quick, "small model and sizes: two minutes at most on two cores");
   add_model_options(c.options, asked->model, /*several=*/false);
   c.opt("--batch", r.batch, between(1, 1 << 20), "micro-batch size");
   c.opt("--ctx,--context", r.context, between(1, 1 << 24), "sequence length");
   c.opt("--grad-accum", r.micro_steps, between(1, 1 << 16), "gradient accumulation: micro-steps of a step");
+  c.opt("--base", r.base, kBases, "precision of the baseline");
   c.opt("--only", r.only, switches_form(), "switches to turn on").value("NAME,...").unset("all");
   c.opt("--warmup", r.warmups, between(0, 1 << 20), "warm-up steps");
   c.opt("--steps", r.steps, between(1, 1 << 20), "timed steps of a row");

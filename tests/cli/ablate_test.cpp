@@ -55,12 +55,14 @@ Done run(AblateRequest r, const std::vector<Json>& before = {}, int asked_after_
 TEST(Ablate, ThePlanIsOneByOneThenAddedUp) {
   const std::vector<std::string_view> only = {"fused_rope", "cuda_graph", "bf16"};
   const std::vector<PlannedRow> plan = ablation_plan(only, Device::cpu());
-  ASSERT_EQ(plan.size(), 8U);
+  ASSERT_EQ(plan.size(), 11U);
   EXPECT_EQ(plan.front().group, "baseline");
   EXPECT_EQ(plan[3].on, std::vector<std::string_view>{"bf16"});
   EXPECT_FALSE(plan[2].cannot.empty());
   EXPECT_EQ(plan[6].group, "added");
   EXPECT_EQ(plan[6].name, "bf16");
+  EXPECT_EQ(plan[9].group, "without");
+  EXPECT_EQ(plan[9].name, "bf16");
   EXPECT_EQ(plan.back().group, "again");
   EXPECT_EQ(ablation_plan({"bf16"}, Device::cpu()).size(), 3U) << "one alone adds up to itself";
   EXPECT_TRUE(ablation_plan(only, Device::cuda())[2].cannot.empty());
@@ -91,13 +93,13 @@ TEST(Ablate, EveryRowCanBePlannedForAGpu) {
 
 TEST(Ablate, RowsAreJudgedTimedAndStored) {
   const Done d = run(little_request());
-  ASSERT_EQ(d.report.rows.size(), 8U);
-  EXPECT_EQ(d.stored.size(), 8U);
+  ASSERT_EQ(d.report.rows.size(), 10U);
+  EXPECT_EQ(d.stored.size(), 10U);
   EXPECT_FALSE(d.report.stopped());
   const Json page = ablate_page(d.report).json;
-  EXPECT_EQ(page.at("rows").size(), 6U);
+  EXPECT_EQ(page.at("rows").size(), 8U);
   EXPECT_EQ(page.at("not_timed").size(), 2U);
-  EXPECT_EQ(page.at("speedups").size(), 6U);
+  EXPECT_EQ(page.at("speedups").size(), 8U);
   for (const Json& row : page.at("rows")) {
     for (const char* key : {"command",      "study",
                             "group",        "switch",
@@ -136,8 +138,11 @@ TEST(Ablate, RowsAreJudgedTimedAndStored) {
   EXPECT_TRUE(d.stored[3].contains("predicted_peak_bytes"));
   for (const char* key : {"predicted_peak_bytes", "predicted_peak_by_tag", "floor_bytes"})
     EXPECT_FALSE(d.stored[6].contains(key)) << "nothing was planned with the others on: " << key;
+  EXPECT_EQ(d.stored[7].at("group"), "without");
+  EXPECT_EQ(d.stored[7].at("switches"), Json{"bf16"}) << "all that could be added, but for fused_rope";
   const std::string text = written(ablate_page(d.report), PageFormat::text);
   EXPECT_TRUE(has(text, "\n+bf16 "));
+  EXPECT_TRUE(has(text, "taken away from all combined") && has(text, "\n-fused_rope ")) << text;
   EXPECT_TRUE(has(text, "cuda_graph: unavailable: cpu cannot capture a step"));
   for (const PageFormat f : {PageFormat::markdown, PageFormat::latex, PageFormat::csv})
     EXPECT_TRUE(
@@ -168,11 +173,11 @@ TEST(Ablate, StoppedItKeepsItsRowsAndResumes) {
   AblateRequest r = little_request();
   const Done first = run(r, {}, 3);  // within the second row: rows, checks and steps ask
   ASSERT_GT(first.stored.size(), 0U);
-  ASSERT_LT(first.stored.size(), 8U);
+  ASSERT_LT(first.stored.size(), 10U);
   EXPECT_TRUE(first.report.stopped());
   EXPECT_TRUE(has(written(ablate_page(first.report), PageFormat::text), "the same command resumes there"));
   const Done second = run(r, first.stored);
-  EXPECT_EQ(second.stored.size(), 8U - first.stored.size());
+  EXPECT_EQ(second.stored.size(), 10U - first.stored.size());
   EXPECT_EQ(second.report.rows.front(), first.stored.front());
   // One set of ceilings for all rows: the same step has exactly the same roofline.
   EXPECT_EQ(ablation_lines(second.report.rows).back().own_roofline, 1.0);
@@ -180,7 +185,7 @@ TEST(Ablate, StoppedItKeepsItsRowsAndResumes) {
   EXPECT_TRUE(has(written(ablate_page(first.report), PageFormat::text), "; ceilings measured here: copy"));
   EXPECT_TRUE(has(written(ablate_page(second.report), PageFormat::text),
                   "; ceilings stored with the baseline's row: copy"));
-  EXPECT_TRUE(has(second.report.notes.at(0), "of 8 rows were measured before"));
+  EXPECT_TRUE(has(second.report.notes.at(0), "of 10 rows were measured before"));
   std::vector<Json> all = first.stored;
   all.insert(all.end(), second.stored.begin(), second.stored.end());
   EXPECT_EQ(run(r, all).stored.size(), 0U);
@@ -258,12 +263,50 @@ TEST(Ablate, NoSwitchIsPredictedBelowItsFloor) {
   for (const AblationSwitch& s : ablation_switches()) r.only.push_back(s.name);
   int timed = 0;
   for (const Json& row : run(r).stored) {
-    if (!row.contains("p50_ms")) continue;
+    if (!row.contains("p50_ms") || row.at("group") == "ranks") continue;  // which has no ops of its own
     ++timed;
     EXPECT_LE(row.at("roofline_ms"), row.at("own_roofline_ms")) << row.at("group") << row.at("switch");
     EXPECT_GT(row.at("roofline_ms"), 0);
   }
   EXPECT_GT(timed, 15);
+}
+
+// Weights shared out among the ranks take less of each; the losses agree, or there is no figure.
+TEST(Ablate, FsdpIsComparedOnItsOwnRanks) {
+  AblateRequest r = little_request();
+  r.only = {"fused_rope", "fsdp"};
+  const Done d = run(r);
+  const AblationLine line = ablation_lines(d.report.rows).at(2);
+  EXPECT_EQ(line.label, "fsdp, 2 ranks");
+  EXPECT_EQ(line.row.at("against"), "ddp:naive");
+  EXPECT_EQ(line.row.at("gate"), "passed");
+  EXPECT_LT(line.memory, 1) << "of ddp:naive's peak";
+  EXPECT_GT(line.memory, 0);
+  EXPECT_GT(line.baseline_ms, 0);
+  const std::string text = written(ablate_page(d.report), PageFormat::text);
+  EXPECT_TRUE(has(text, "on several ranks of one device, against ddp:naive on the same")) << text;
+  EXPECT_TRUE(has(text, "say nothing of an interconnect"));
+}
+
+TEST(Ablate, FromABaselineInBf16ThereIsNoSwitchToIt) {
+  AblateRequest r = little_request();
+  r.base = Precision::bf16;
+  r.only = {"fused_rope"};
+  const Done d = run(r);
+  for (const Json& row : d.stored) {
+    EXPECT_EQ(row.at("dtype"), "bf16");
+    EXPECT_EQ(row.at("base"), "bf16");
+    EXPECT_EQ(row.at("gate"), "passed");
+  }
+  EXPECT_NE(d.stored[0].at("study"), run([] {
+                                       AblateRequest fp32 = little_request();
+                                       fp32.only = {"fused_rope"};
+                                       return fp32;
+                                     }())
+                                         .stored[0]
+                                         .at("study"));
+  r.only = {"bf16"};
+  EXPECT_THROW(check_ablate(r), Error);
 }
 
 TEST(Ablate, WhatIsAskedWronglyIsSaid) {

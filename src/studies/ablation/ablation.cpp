@@ -9,7 +9,9 @@
 #include "base/json.h"
 #include "rows/row_status.h"
 #include "rows/row_values.h"
+#include "studies/ablation/ablation_ranks.h"
 #include "studies/ablation/ablation_row.h"
+#include "studies/ablation/ablation_switches.h"
 #include "studies/sweep/sweep.h"
 
 namespace kiln {
@@ -35,6 +37,7 @@ std::string study_id(const AblateRequest& r, const MeasuredPlace& place) {
       fmt::format("seed={}", r.seed),
       fmt::format("only={}", fmt::join(r.only, ","))};
   // One is left out, so that rows of before the option are found.
+  if (r.base != Precision::fp32) study.args.push_back(fmt::format("base={}", name_of(r.base)));
   if (r.micro_steps > 1) study.args.push_back(fmt::format("grad-accum={}", r.micro_steps));
   return cell_id(study, {});
 }
@@ -79,6 +82,12 @@ Json copy_of(const Json& alone, bool added) {
   return row;
 }
 
+// All that are on together, but for the row's own. False where it is none of them, or nothing else is.
+bool take_away(PlannedRow& planned, const PlannedRow& all) {
+  planned.on = planned.against = all.on;
+  return std::erase(planned.on, planned.name) > 0 && !planned.on.empty();
+}
+
 // Without a baseline there is nothing to compare with.
 void check_baseline(const Json& row) {
   if (!counts(row))
@@ -115,12 +124,19 @@ std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only,
   std::vector<PlannedRow> plan = {{"baseline", "", {}, ""}};
   std::size_t possible = 0;
   for (const std::string_view name : only) {
+    if (name == kRankSwitch) continue;  // of several ranks: it has rows of its own
     const std::string cannot = why_not_on(find_ablation_switch("--only", name), device);
     plan.push_back({"alone", std::string(name), {name}, cannot});
     possible += cannot.empty() ? 1 : 0;
   }
-  for (std::size_t i = 1; possible > 1 && i <= only.size(); ++i)
-    plan.push_back({"added", plan[i].name, {}, plan[i].cannot});
+  const std::size_t switches = plan.size();
+  for (const char* group : {"added", "without"})
+    for (std::size_t i = 1; possible > 1 && i < switches; ++i)
+      plan.push_back({group, plan[i].name, {}, plan[i].cannot});
+  if (std::find(only.begin(), only.end(), kRankSwitch) != only.end()) {
+    plan.push_back({"ranks", std::string(kRankSwitch), {kRankSwitch}, ""});
+    if (possible > 1) plan.push_back({"ranks", "+" + std::string(kRankSwitch), only, ""});
+  }
   plan.push_back({"again", "", {}, ""});
   return plan;
 }
@@ -128,6 +144,9 @@ std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only,
 void check_ablate(const AblateRequest& r) {
   if (r.device.is_meta())
     throw Error("meta runs no kernels, so there is nothing to check or time", "use --device cpu or cuda",
+                ErrorKind::usage);
+  if (r.base != Precision::fp32 && std::find(r.only.begin(), r.only.end(), "bf16") != r.only.end())
+    throw Error(fmt::format("--only has bf16, which --base {} has already", name_of(r.base)), {},
                 ErrorKind::usage);
   check_config(config_of(r.size));
 }
@@ -153,12 +172,16 @@ AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
   PlannedRow sum = plan.front();  // the last of the `added` rows, or the baseline
   for (std::size_t at = 0; at < plan.size(); ++at) {
     PlannedRow planned = plan[at];
-    const PlannedRow before = planned.group == "added" ? sum : plan.front();
+    const PlannedRow before = planned.group == "added" || planned.group == "without" ? sum : plan.front();
+    if (planned.group == "without" && !take_away(planned, sum)) {
+      --report.planned;  // it is not among all of them
+      continue;
+    }
     const Json* alone = planned.group == "added" ? &row_alone(report.rows, planned) : nullptr;
     const bool added = alone != nullptr && can_be_added(*alone);
     if (added) {
       planned.on = sum.on;
-      planned.on.push_back(r.only[at - 1 - r.only.size()]);
+      planned.on.push_back(find_ablation_switch("--only", planned.name).name);
       sum = planned;
     }
     const bool copied = alone != nullptr && (!added || planned.on.size() == 1);
@@ -172,7 +195,12 @@ AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
     }
     if (r.stop && r.stop()) break;
     progress(fmt::format("row {} of {}: {} {}", at + 1, plan.size(), planned.group, planned.name));
-    if (!copied) {
+    if (planned.group == "ranks") {
+      std::optional<Json> of_ranks = measure_on_ranks(r, planned, rows.place(), progress);
+      if (!of_ranks) break;
+      row = std::move(*of_ranks);
+      row["study"] = study;
+    } else if (!copied) {
       const std::optional<std::string> line = rows.measure(planned, planned.on.empty() ? nullptr : &before);
       if (!line) break;
       row = Json::parse(*line);
@@ -187,11 +215,11 @@ AblateReport ablate(const AblateRequest& r, const std::vector<Json>& stored,
   if (reused > 0)
     report.notes.push_back(
         fmt::format("{} of {} rows were measured before and are taken from {}; --fresh measures them again",
-                    reused, plan.size(), r.out));
+                    reused, report.planned, r.out));
   if (report.stopped())
     report.notes.push_back(
         fmt::format("stopped with {} of {} rows not measured; the same command resumes there",
-                    plan.size() - report.rows.size(), plan.size()));
+                    report.planned - report.rows.size(), report.planned));
   return report;
 }
 

@@ -1,12 +1,13 @@
-// The work of `kiln ablate`: the baseline, each optimization by itself, and all of them cumulatively, every
-// row checked by the quality gate before it is timed. A row is stored as soon as it is done, and what is
-// shown is made of the stored rows.
+// The work of `kiln ablate`: the baseline, each optimization by itself, all of them cumulatively, and one at
+// a time taken away from all of them, every row checked by the quality gate before it is timed. A row is
+// stored as soon as it is done, and what is shown is made of the stored rows.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "autograd/precision.h"
 #include "base/json.h"
 #include "model/model_options.h"
 #include "perf/timing/host_load.h"
@@ -17,6 +18,7 @@ namespace kiln {
 
 struct AblateRequest {
   NamedModel size = {};
+  Precision base = Precision::fp32;  // of the baseline: in bf16 matmuls hide less of what fusing gains
   int64_t batch = 4, context = 512;
   int micro_steps = 1;
   int warmups = 3, steps = 10;
@@ -33,10 +35,14 @@ struct AblateRequest {
 
 // What is to be a row.
 struct PlannedRow {
-  std::string group;  // baseline, alone, added, or again: the baseline once more, after all others
-  std::string name;   // the switch that makes the row; empty of the baseline
+  // baseline, alone, added, without: all but one, ranks: of several, or again: the baseline once more, after
+  // all others
+  std::string group;
+  std::string name;                  // the switch that makes the row; empty of the baseline
   std::vector<std::string_view> on;  // of an `added` row: known when those before it are done
   std::string cannot;                // why this device cannot do it
+  // What it is compared with, and on the CPU alternates with: of `without` all of them, else the baseline.
+  std::vector<std::string_view> against = {};
 };
 std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only, const Device& device);
 

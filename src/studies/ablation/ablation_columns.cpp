@@ -135,6 +135,7 @@ Schema<Row> setup_columns() {
       {"mode", "", Unit::text, [](const Row& r) { return Json(name_of(spec(r).mode)); }},
       {"device", "", Unit::text, [](const Row& r) { return Json(r.request.device.str()); }},
       {"dtype", "", Unit::text, [](const Row& r) { return Json(name_of(spec(r).precision)); }},
+      {"base", "", Unit::text, [](const Row& r) { return Json(name_of(r.request.base)); }},
       {"batch", "", Unit::text, [](const Row& r) { return Json(spec(r).step.batch); }},
       {"micro_steps", "", Unit::count, [](const Row& r) { return Json(spec(r).step.micro_steps); }},
       {"ctx", "", Unit::text, [](const Row& r) { return Json(spec(r).step.context); }},

@@ -19,6 +19,7 @@ namespace {
 StepSpec shape_of(const AblateRequest& r) {
   StepSpec spec;
   spec.model = config_of(r.size);
+  spec.precision = r.base;
   spec.step.batch = r.batch;
   spec.step.context = r.context;
   spec.step.micro_steps = r.micro_steps;
@@ -146,7 +147,7 @@ JudgedRow AblationRows::judge(const PlannedRow& row, const AblationPlan& p) {
 // before, and two queues would run into each other: there a row is timed by itself.
 std::unique_ptr<RankContext> AblationRows::baseline_beside(const PlannedRow& row, const AblationPlan& p) {
   if (row.group == "baseline" || request_.device.type != DeviceType::cpu) return nullptr;
-  const AblationPlan base = plan({});
+  const AblationPlan base = plan(row.against);
   if (base.memory.peak_total + p.memory.peak_total > free_memory_on(request_.device)) return nullptr;
   return std::make_unique<RankContext>(rank_for(base.setup));
 }
@@ -155,7 +156,8 @@ std::unique_ptr<RankContext> AblationRows::baseline_beside(const PlannedRow& row
 std::optional<TimedRow> AblationRows::time(const PlannedRow& row, const AblationPlan& p) {
   const std::unique_ptr<RankContext> beside = baseline_beside(row, p);
   std::optional<TimedSteps> other;
-  if (beside) other.emplace(*beside, ablation_setup(shape_of(request_), {}, request_.device), tokens_);
+  if (beside)
+    other.emplace(*beside, ablation_setup(shape_of(request_), row.against, request_.device), tokens_);
   RankContext ctx(rank_for(p.setup));
   ctx.allocator().add_observer(&full_);
   TimedSteps steps(ctx, p.setup, tokens_);

@@ -36,6 +36,9 @@ constexpr std::array kSwitches = {
     AblationSwitch{"bf16", "bf16 weights over exact fp32 ones, matmuls in bf16"},
     AblationSwitch{"cuda_graph", "the step captured once and replayed"},
     AblationSwitch{"recompute", "each block's activations recomputed in backward"},
+    AblationSwitch{
+        kRankSwitch,
+        "weights, gradients and state shared out among 2 ranks of one device; against ddp:naive on them"},
 };
 
 bool is_named(std::string_view op) {
@@ -97,7 +100,7 @@ AblationSetup ablation_setup(const StepSpec& shape, const std::vector<std::strin
   setup.spec = shape;
   setup.variants.apply_to(setup.spec.model);
   setup.spec.mode = StepMode::full;
-  setup.spec.precision = is_on("bf16") ? Precision::bf16 : Precision::fp32;
+  setup.spec.precision = is_on("bf16") ? Precision::bf16 : shape.precision;
   setup.spec.model.recompute = is_on("recompute") ? Recompute::block : Recompute::none;
   setup.spec.step.graph = is_on("cuda_graph");
   setup.loader_prefetch = is_on("prefetch");

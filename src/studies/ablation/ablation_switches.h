@@ -1,6 +1,6 @@
 // The optimizations that `kiln ablate` turns on one by one and all at once, each by the name of its switch,
-// and what a step runs with when some of them are on. All off is the baseline preset in fp32, without graph,
-// prefetch and recompute; all on is the optimized preset in bf16 with the three.
+// and what a step runs with when some of them are on. All off is the baseline preset in the precision of the
+// request, without graph, prefetch and recompute; all on is the optimized preset in bf16 with the three.
 #pragma once
 
 #include <span>
@@ -17,6 +17,9 @@ struct AblationSwitch {
   std::string_view name;  // fused_rmsnorm
   std::string_view what;  // in a few words
 };
+
+// The one that takes several ranks, and so is compared on them alone.
+inline constexpr std::string_view kRankSwitch = "fsdp";
 
 // In the order in which they are added: ops first, then what changes all of them at once.
 std::span<const AblationSwitch> ablation_switches();

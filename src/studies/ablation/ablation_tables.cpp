@@ -18,10 +18,12 @@ namespace {
 
 std::string label_of(const Json& row) {
   const std::string group = text_at(row, "group"), name = text_at(row, "switch");
-  return group == "baseline" ? "baseline"
-         : group == "again"  ? "baseline again"
-         : group == "added"  ? "+" + name
-                             : name;
+  return group == "baseline"  ? "baseline"
+         : group == "again"   ? "baseline again"
+         : group == "added"   ? "+" + name
+         : group == "without" ? "-" + name
+         : group == "ranks"   ? fmt::format("{}, {} ranks", name, text_at(row, "ranks"))
+                              : name;
 }
 
 const AblationLine* find(std::span<const AblationLine> lines, const char* group) {
@@ -79,7 +81,28 @@ std::string against_itself(const AblationLine& again) {
       str(again.speed), percent_off(again));
 }
 
+// With the row it is compared with, which on the CPU took turns with it.
+void compare_line(AblationLine& l, const Json& reference) {
+  const std::vector<double> turns = samples_of(l.row, "baseline_samples"), own = samples_of(l.row);
+  const bool ranks = text_at(l.row, "group") == "ranks";  // in rounds, and not step by step
+  l.speed = turns.empty() ? compare(samples_of(reference), own)
+            : ranks       ? compare(turns, own)
+                          : compare_turns(turns, own);
+  if (l.speed.ratio == 0 && !ranks) l.speed.ratio = ratio_at(reference, l.row, "p50_ms");
+  l.baseline_ms = turns.empty() ? number_at(reference, "p50_ms").value_or(0) : median_of(turns);
+  const auto naive = number_at(l.row, "baseline_peak_bytes");
+  l.memory =
+      ranks ? ratio_of(number_at(l.row, "peak_bytes"), naive) : ratio_at(l.row, reference, "peak_bytes");
+  if (!ranks && l.row.value("ceilings", Json()) == reference.value("ceilings", Json()))
+    l.own_roofline = ratio_of(own_roofline_of(reference), own_roofline_of(l.row));
+}
+
 }  // namespace
+
+bool AblationLine::in_main_table() const {
+  const std::string group = text_at(row, "group");
+  return group != "without" && group != "ranks";
+}
 
 bool AblationLine::timed() const { return counts(row) && number_at(row, "p50_ms"); }
 
@@ -102,7 +125,7 @@ std::vector<AblationLine> ablation_lines(std::span<const Json> rows) {
     else
       known->row = row;
   }
-  constexpr std::array kOrder = {"baseline", "alone", "added", "again"};
+  constexpr std::array kOrder = {"baseline", "alone", "added", "without", "ranks", "again"};
   const auto place = [&](const AblationLine& l) {
     return std::find(kOrder.begin(), kOrder.end(), text_at(l.row, "group")) - kOrder.begin();
   };
@@ -111,16 +134,11 @@ std::vector<AblationLine> ablation_lines(std::span<const Json> rows) {
   const AblationLine* base = find(lines, "baseline");
   if (base == nullptr || !base->timed()) return lines;
   const Json baseline = base->row;
-  for (AblationLine& l : lines) {
-    if (!l.timed()) continue;
-    const std::vector<double> turns = samples_of(l.row, "baseline_samples"), own = samples_of(l.row);
-    l.speed = turns.empty() ? compare(samples_of(baseline), own) : compare_turns(turns, own);
-    if (l.speed.ratio == 0) l.speed.ratio = ratio_at(baseline, l.row, "p50_ms");
-    l.baseline_ms = turns.empty() ? number_at(baseline, "p50_ms").value_or(0) : median_of(turns);
-    if (l.row.value("ceilings", Json()) == baseline.value("ceilings", Json()))
-      l.own_roofline = ratio_of(own_roofline_of(baseline), own_roofline_of(l.row));
-    l.memory = ratio_at(l.row, baseline, "peak_bytes");
-  }
+  Json all = baseline;  // that are on together
+  for (const AblationLine& l : lines)
+    if (text_at(l.row, "group") == "added" && l.timed()) all = l.row;
+  for (AblationLine& l : lines)
+    if (l.timed()) compare_line(l, text_at(l.row, "group") == "without" ? all : baseline);
   compare_with_itself(lines);
   return lines;
 }
@@ -184,7 +202,33 @@ TextTable speedup_table(std::span<const AblationLine> lines) {
       lines,
       ablation_columns({"label", "p50_ms", "ci95_low_ms", "verdict", "baseline_ms", "speedup", "p",
                         "own_roofline_speedup", "tokens_per_s", "own_roofline_ms", "roofline_ms"}),
-      true, [](const AblationLine&) { return true; });
+      true, [](const AblationLine& l) { return l.in_main_table(); });
+}
+
+TextTable without_table(std::span<const AblationLine> lines) {
+  std::vector<ColumnForm> columns =
+      ablation_columns({"label", "p50_ms", "verdict", "baseline_ms", "speedup", "p", "own_roofline_speedup",
+                        "peak_bytes", "memory_ratio"});
+  for (ColumnForm& c : columns) {
+    if (c.key == "baseline_ms") c.title = "all ms";
+    if (c.key == "speedup") c.title = "against all";
+    if (c.key == "memory_ratio") c.title = "of all";
+  }
+  return table_of(lines, columns, true,
+                  [](const AblationLine& l) { return text_at(l.row, "group") == "without"; });
+}
+
+TextTable ranks_table(std::span<const AblationLine> lines) {
+  std::vector<ColumnForm> columns =
+      ablation_columns({"label", "p50_ms", "verdict", "baseline_ms", "speedup", "p", "tokens_per_s",
+                        "peak_bytes", "memory_ratio", "param", "grad", "optim", "activation", "comm"});
+  for (ColumnForm& c : columns) {
+    if (c.key == "baseline_ms") c.title = "ddp:naive ms";
+    if (c.key == "speedup") c.title = "against ddp:naive";
+    if (c.key == "memory_ratio") c.title = "of ddp:naive's";
+  }
+  return table_of(lines, columns, true,
+                  [](const AblationLine& l) { return text_at(l.row, "group") == "ranks"; });
 }
 
 TextTable ablation_memory_table(std::span<const AblationLine> lines) {
@@ -192,7 +236,7 @@ TextTable ablation_memory_table(std::span<const AblationLine> lines) {
       lines,
       ablation_columns({"label", "peak_bytes", "predicted_peak_bytes", "floor_bytes", "memory_ratio", "param",
                         "master", "grad", "optim", "activation", "workspace", "comm", "data"}),
-      true, [](const AblationLine& l) { return text_at(l.row, "group") != "again"; });
+      true, [](const AblationLine& l) { return l.in_main_table() && text_at(l.row, "group") != "again"; });
 }
 
 TextTable gate_table(std::span<const AblationLine> lines) {
@@ -241,6 +285,40 @@ void say_best(std::span<const AblationLine> lines, const AblationLine& base, std
                                  : fmt::format("largest single gain: {}, {}", best->label, str(best->speed)));
 }
 
+// Which of them the others cannot make up for, and which they can.
+void say_without(std::span<const AblationLine> lines, std::vector<std::string>& said) {
+  const AblationLine* missed = nullptr;
+  std::vector<std::string> spare;
+  bool any = false;
+  for (const AblationLine& l : lines) {
+    if (text_at(l.row, "group") != "without" || !l.timed()) continue;
+    any = true;
+    if (l.speed.significance == Comparison::Significance::slower &&
+        (missed == nullptr || l.speed.ratio < missed->speed.ratio))
+      missed = &l;
+    if (l.speed.significance == Comparison::Significance::faster) spare.push_back(text_at(l.row, "switch"));
+  }
+  if (!any) return;
+  said.push_back(
+      missed == nullptr
+          ? std::string(
+                "taken away one at a time from all combined, none makes the step significantly slower")
+          : fmt::format("most missed when taken away from all combined: {}, {}",
+                        text_at(missed->row, "switch"), time_in_words(*missed)));
+  if (!spare.empty())
+    said.push_back(fmt::format("all combined is faster without {}", fmt::join(spare, ", without ")));
+}
+
+void say_ranks(std::span<const AblationLine> lines, std::vector<std::string>& said) {
+  for (const AblationLine& l : lines) {
+    if (text_at(l.row, "group") != "ranks" || !l.timed()) continue;
+    said.push_back(fmt::format(
+        "{} of one device ({} preset): {} against ddp:naive on the same ranks; peak memory of a rank {}; "
+        "ranks that share a device say nothing of an interconnect",
+        l.label, text_at(l.row, "preset"), time_in_words(l), times(l.memory)));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines) {
@@ -250,6 +328,8 @@ std::vector<std::string> ablation_sentences(std::span<const AblationLine> lines)
     said.emplace_back("there is no baseline among the rows, so nothing is compared");
   } else {
     say_best(lines, *base, said);
+    say_without(lines, said);
+    say_ranks(lines, said);
     const std::string steps = text_at(base->row, "gate_steps");
     if (number_at(base->row, "baseline_last_loss"))
       said.push_back(

@@ -16,14 +16,21 @@ StudyPage ablate_page(const AblateReport& r, bool wide) {
   page.shown.wide = wide;
   Json timed = Json::array(), others = Json::array();
   for (const AblationLine& l : lines) {
-    page.rows.push_back(l.figures());
+    (l.in_main_table() ? page.rows : page.others).push_back(l.figures());
     (l.timed() ? timed : others).push_back(l.row);
   }
   page.notes = ablation_sentences(lines);
   page.notes.insert(page.notes.end(), r.notes.begin(), r.notes.end());
   add_load_note(r, page.notes);
-  page.tables = {{"memory of the step, in MiB", ablation_memory_table(lines), 1},
-                 {"gate: relative deviation from the baseline, and its tolerance", gate_table(lines), 3}};
+  if (TextTable without = without_table(lines); without.size() > 1)
+    page.tables.push_back({"taken away from all combined, one at a time", std::move(without), 1});
+  if (TextTable ranks = ranks_table(lines); ranks.size() > 1)
+    page.tables.push_back(
+        {"on several ranks of one device, against ddp:naive on the same", std::move(ranks), 1});
+  const std::vector<PageTable> more = {
+      {"memory of the step, in MiB", ablation_memory_table(lines), 1},
+      {"gate: relative deviation from the baseline, and its tolerance", gate_table(lines), 3}};
+  page.tables.insert(page.tables.end(), more.begin(), more.end());
   page.json = {{"command", "ablate"},
                {"device", r.device},
                {"host", host_json(r)},

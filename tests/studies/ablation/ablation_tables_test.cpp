@@ -254,5 +254,57 @@ TEST(BarChart, BarsAreAsLongAsTheirFigures) {
   EXPECT_NE(bar_chart_svg({}).find("</svg>"), std::string::npos);
 }
 
+// What is taken away from all combined is compared with them, and stands in a table of its own.
+TEST(AblationTables, AllButOneIsComparedWithAll) {
+  std::vector<Json> rows = study();
+  Json without = row("without", "bf16", 15, 6);
+  without["switches"] = {"fused_rope"};
+  without["baseline_samples"] = samples(10);
+  rows.push_back(without);
+  std::vector<AblationLine> lines = ablation_lines(rows);
+  TextTable table = without_table(lines);
+  ASSERT_EQ(table.size(), 2U);
+  EXPECT_EQ(table[1][0], "-bf16");
+  EXPECT_EQ(table[1][column(table, "against all")], "0.67x");
+  EXPECT_EQ(table[1][column(table, "of all")], "1.50x") << "of the 4 MiB of all combined";
+  EXPECT_EQ(speedup_table(lines).size(), 9U) << "and not in the others'";
+  EXPECT_TRUE(
+      says(ablation_sentences(lines), "most missed when taken away from all combined: bf16, 10."));
+  rows.back()["raw_samples"] = samples(5);
+  lines = ablation_lines(rows);
+  EXPECT_TRUE(says(ablation_sentences(lines), "all combined is faster without bf16"));
+  EXPECT_TRUE(says(ablation_sentences(lines), "none makes the step significantly slower"));
+}
+
+TEST(AblationTables, RanksAreComparedWithTheirOwnBaseline) {
+  std::vector<Json> rows = study();
+  Json ranks = row("ranks", "fsdp", 12, 4);
+  ranks["ranks"] = 2;
+  ranks["preset"] = "baseline";
+  ranks["baseline_samples"] = samples(6);
+  ranks["baseline_peak_bytes"] = 8 * 0x1p20;
+  rows.push_back(ranks);
+  const std::vector<AblationLine> lines = ablation_lines(rows);
+  const TextTable table = ranks_table(lines);
+  EXPECT_EQ(table[1][0], "fsdp, 2 ranks");
+  EXPECT_EQ(table[1][column(table, "against ddp:naive")], "0.50x");
+  EXPECT_EQ(table[1][column(table, "of ddp:naive's")], "0.50x");
+  EXPECT_TRUE(says(ablation_sentences(lines), "fsdp, 2 ranks of one device (baseline preset)"));
+  EXPECT_TRUE(without_table(lines).size() < 2);
+}
+
+// A bar ends where its label says, and the whisker around it.
+TEST(AblationTables, WhiskersHoldTheRatioOfTheirBar) {
+  std::vector<Json> rows = study();
+  rows[1]["baseline_samples"] = samples(48);
+  const BarChart chart = speedup_chart(ablation_lines(rows));
+  const Bar& bar = chart.bars.at(1);
+  ASSERT_TRUE(bar.spread && bar.value);
+  EXPECT_LE(bar.spread->first, *bar.value);
+  EXPECT_GE(bar.spread->second, *bar.value);
+  EXPECT_NE(bar_chart_svg(chart).find("<path d="), std::string::npos);
+  EXPECT_FALSE(chart.bars.at(0).spread) << "the baseline is not compared with itself";
+}
+
 }  // namespace
 }  // namespace kiln

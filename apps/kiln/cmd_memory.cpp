@@ -12,6 +12,7 @@
 #include "ops/renamed.h"
 #include "rows/result_log.h"
 #include "studies/chart_export.h"
+#include "studies/format.h"
 #include "studies/memory/render.h"
 #include "train/presets.h"
 
@@ -78,7 +79,9 @@ void run_scaling(const Asked& asked, const Command& command, const CommonOptions
   const auto& exports = request.exports;
   if (std::find(exports.begin(), exports.end(), "svg") != exports.end())
     report.files = write_charts(common.out, "memory", scaling_charts(report));
-  print_page(scaling_page(report), format, common.wide);
+  const StudyPage page = scaling_page(report);
+  print_page(page, format, common.wide);
+  append_results(common.out, {document_line(page.json)});
 }
 
 void run_recompute_sweep(const Asked& asked, const Command& command, const CommonOptions& common) {
@@ -90,7 +93,9 @@ void run_recompute_sweep(const Asked& asked, const Command& command, const Commo
   const auto& exports = request.exports;
   if (std::find(exports.begin(), exports.end(), "svg") != exports.end())
     report.files = write_charts(common.out, "memory", recompute_charts(report));
-  print_page(recompute_page(report), format, common.wide);
+  const StudyPage page = recompute_page(report);
+  print_page(page, format, common.wide);
+  append_results(common.out, {document_line(page.json)});
 }
 
 void add_options(Command& c, Asked& asked) {

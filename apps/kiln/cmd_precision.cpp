@@ -6,6 +6,8 @@
 #include "dist/comm/reduce_ranks.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
+#include "rows/result_log.h"
+#include "studies/format.h"
 #include "studies/precision/render.h"
 
 namespace kiln::cli {
@@ -29,7 +31,10 @@ void add_study(Command& c, const CommonOptions& common, const char* note, Declar
   c.run = [asked, run, page, &c, &common] {
     const PageFormat format = page_format(c, asked->format, common);
     asked->request.seed = common.seed;
-    print_page(page(run(asked->request)), format, common.wide);
+    prepare_results(common.out);
+    const StudyPage made = page(run(asked->request));
+    print_page(made, format, common.wide);
+    append_results(common.out, {document_line(made.json)});
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/choice.h"
 #include "base/error.h"
 #include "kiln/bench_options.h"
 #include "studies/report/peers_page.h"
@@ -14,7 +15,7 @@ namespace kiln::cli {
 namespace {
 
 struct ReportRequest {
-  std::string from;
+  std::string from, writeup;
   std::vector<std::string> rows, peers, columns;
   PageFormat format = PageFormat::text;
 };
@@ -24,8 +25,11 @@ void require_rows(const Command& c, const ReportRequest& r) {
   if (!r.rows.empty()) {
     if (!r.from.empty())
       throw Error("--from and --rows are both given; expected one of them", {}, ErrorKind::usage);
+    if (!r.writeup.empty())
+      throw Error("--writeup and --rows are both given; expected one of them", {}, ErrorKind::usage);
     return;
   }
+  if (!r.writeup.empty()) index_of("--writeup", r.writeup, writeup_names());
   for (const char* name : {"--peers", "--columns", "--format"})
     if (!c.options.find(name)->given().empty())
       throw Error(fmt::format("{} belongs to --rows, which is not given", name),
@@ -48,6 +52,9 @@ void print_tables(const ReportRequest& r, PageFormat format, bool wide) {
 void add_report(Command& c, const CommonOptions& common) {
   auto r = std::make_shared<ReportRequest>();
   c.opt("--from", r->from, "folder of results.jsonl").value("DIR").unset("--out");
+  c.opt("--writeup", r->writeup, "the chapters of one writeup alone: profiling, attention, ddp or sharding")
+      .value("NAME")
+      .unset("the whole report");
   c.opt("--rows", r->rows, "files of stored rows: prints their tables, writes no report.md")
       .value("FILE,...");
   c.opt("--peers", r->peers, "files of a peer's rows, to set beside them").value("FILE,...");
@@ -58,7 +65,8 @@ void add_report(Command& c, const CommonOptions& common) {
   c.run = [r, &c, &common] {
     require_rows(c, *r);
     if (!r->rows.empty()) return print_tables(*r, page_format(c, r->format, common), common.wide);
-    const ReportFiles report = make_report_files(r->from.empty() ? common.out : r->from, common.out);
+    const ReportFiles report =
+        make_report_files(r->from.empty() ? common.out : r->from, common.out, r->writeup);
     fmt::print("{}", common.json ? report_json(report).dump(2) + "\n" : report_text(report));
   };
 }

@@ -10,6 +10,8 @@
 #include "kiln/command.h"
 #include "model/model_options.h"
 #include "ops/renamed.h"
+#include "rows/result_log.h"
+#include "studies/format.h"
 #include "studies/residuals/render.h"
 #include "studies/variant_check.h"
 
@@ -65,8 +67,10 @@ void run_residuals(const Asked& asked, const Command& command, const CommonOptio
                 "kiln residuals --op rms_norm --shape 4,512,2560", ErrorKind::usage);
   if (asked.block && !asked.shape.empty())
     throw Error("--shape is given with --block", "a block has --batch and --ctx", ErrorKind::usage);
+  prepare_results(common.out);
   const StudyPage page = asked.block ? block_page(asked, common) : op_page(asked, common);
   print_page(page, format, common.wide);
+  append_results(common.out, {document_line(page.json)});
 }
 
 }  // namespace

@@ -152,4 +152,10 @@ std::string result_line(const std::string& command, const Json& row, const Timin
   return dump(line, -1);
 }
 
+std::string document_line(const Json& page) {
+  Json row = {{"status", "ok"}, {"gate", "not-verified"}};
+  row.update(page);
+  return result_line(page.at("command").text(), row, {}, Json::object());
+}
+
 }  // namespace kiln

@@ -106,4 +106,7 @@ Json tags_json(const PerTag<std::size_t>& tags);
 // For results.jsonl: a row with its samples, and where and when it was measured.
 std::string result_line(const std::string& command, const Json& row, const Timing& timing, const Json& host);
 
+// The same of a study that has no times: its document as one row.
+std::string document_line(const Json& page);
+
 }  // namespace kiln

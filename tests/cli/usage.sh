@@ -169,7 +169,7 @@ expect 0 0 '^group,switch,status,gate,' "${ablate[@]}" --only prefetch --format 
 expect 0 0 '^\{' "${ablate[@]}" --only recompute --json --out "$work/ablate"
 expect 1 2 '^kiln: alone bf16: the gate failed: logits are off by ' "${ablate[@]}" --only bf16 --tolerance 1e-6 --out "$work/ablate"
 [[ $(grep -c '"command":"ablate"' "$work/ablate/results.jsonl") == 15 ]] || fail "kiln ablate: results.jsonl should have 15 rows"
-expect 0 0 '^15 of 15 stored rows are in .*/report.md, with 10 charts in ' report --out "$work/ablate"
+expect 0 0 '^15 of 15 stored rows and the answers to .* questions are in .*/report.html; as Markdown in ' report --out "$work/ablate"
 expect 0 0 '^\{' report --json --out "$work/ablate"
 expect 1 2 '^kiln: cannot make the folder /dev/null/x/report: ' report --from "$work/ablate" --out /dev/null/x
 expect 1 2 '^kiln: cannot write /dev/null/x/results.jsonl: ' "${ablate[@]}" --out /dev/null/x

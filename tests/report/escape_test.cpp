@@ -110,12 +110,16 @@ TEST(Escape, ReportsShowHostileRowsAsText) {
                                    {"build_id", kHostile},
                                    {"time", kHostile},
                                    {"p50_ms", 4.5}}};
-  const ReportPage page = make_report(rows, {kHostile}, "report");
-  EXPECT_FALSE(bare(page.markdown, "<script") || has(page.markdown, "\n# head")) << page.markdown;
-  EXPECT_FALSE(bare(page.markdown, "](http") || bare(page.markdown, "://")) << page.markdown;
-  ASSERT_EQ(page.charts.size(), 1U);
-  EXPECT_FALSE(has(page.charts[0].svg, "<script")) << page.charts[0].svg;
-  EXPECT_FALSE(has(page.charts[0].svg, "\x1b") || has(page.charts[0].svg, "\xff"));
+  const ReportPage page = make_report(rows, {kHostile});
+  const std::string markdown = document_markdown(page.document, "report");
+  EXPECT_FALSE(bare(markdown, "<script") || has(markdown, "\n# head")) << markdown;
+  EXPECT_FALSE(bare(markdown, "](http") || bare(markdown, "://")) << markdown;
+  const std::vector<NamedChart> charts = charts_of(page.document);
+  ASSERT_FALSE(charts.empty());
+  for (const NamedChart& chart : charts) {
+    EXPECT_FALSE(has(chart.svg, "<script")) << chart.svg;
+    EXPECT_FALSE(has(chart.svg, "\x1b") || has(chart.svg, "\xff"));
+  }
 }
 
 TEST(Escape, ChartsShowHostileWordsAsText) {

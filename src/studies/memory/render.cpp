@@ -291,8 +291,14 @@ StudyPage memory_page(const MemoryReport& report, bool wide) {
 
 std::vector<std::string> memory_result_lines(const MemoryReport& report) {
   std::vector<std::string> lines;
-  for (const MemoryRow& r : report.rows)
-    lines.push_back(result_line("memory", schema().row({report.request, r}), {}, Json::object()));
+  constexpr std::size_t kLargest = 8;  // of them a row keeps the first
+  for (const MemoryRow& r : report.rows) {
+    Json row = schema().row({report.request, r});
+    const std::size_t kept = std::min(kLargest, r.largest.size());
+    row["largest"] = large_schema().rows(std::span(r.largest).first(kept));
+    row["files"] = r.files;
+    lines.push_back(result_line("memory", row, {}, Json::object()));
+  }
   return lines;
 }
 

@@ -3,163 +3,185 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
-#include "base/json.h"
-#include "report/text/escape.h"
-#include "rows/row_status.h"
 #include "rows/row_values.h"
-#include "studies/ablation/ablation_charts.h"
-#include "studies/ablation/ablation_tables.h"
+#include "studies/report/chapters/answered.h"
+#include "studies/report/chapters/row_facts.h"
+#include "studies/report/checklist.h"
+#include "studies/report/row_sections.h"
 #include "studies/report/stored_rows.h"
-#include "studies/step/step_studies.h"
 
 namespace kiln {
 namespace {
 
-// Groups of rows, each under a name, in the order the names first appeared.
-struct Group {
-  std::string name;
-  std::vector<Json> rows;
-};
-
-template <class Name>
-std::vector<Group> grouped(std::span<const Json> rows, Name name) {
-  std::vector<Group> groups;
-  for (const Json& row : rows) {
-    const std::string key = name(row);
-    const auto known =
-        std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.name == key; });
-    (known == groups.end() ? groups.emplace_back(Group{key, {}}) : *known).rows.push_back(row);
-  }
-  return groups;
-}
-
-std::vector<Json> rows_of(std::span<const Json> rows, std::string_view command) {
-  std::vector<Json> found;
-  for (const Json& row : rows) {
-    if (text_at(row, "command") == command) found.push_back(row);
-  }
-  return found;
-}
-
-// Times that were compared with nothing enter no report. What has no times says why.
-bool is_unverified(const Json& row) {
-  return status_of(row) == RowStatus::ok && gate_of(row) != Gate::passed;
-}
+constexpr std::array<std::string_view, 4> kWriteups = {"profiling", "attention", "ddp", "sharding"};
+constexpr std::array<std::string_view, 4> kWriteupTitles = {
+    "Profiling and benchmarking", "Attention", "Data-parallel training", "Optimizer state sharding"};
 
 std::string joined(const std::set<std::string>& words) { return fmt::format("{}", fmt::join(words, "; ")); }
 
-class Writer {
- public:
-  explicit Writer(std::string folder) : folder_(std::move(folder)) {}
-
-  void ablations(std::span<const Json> rows) {
-    for (const Group& study : grouped(rows, [](const Json& r) { return text_at(r, "study"); })) {
-      const std::vector<AblationLine> lines = ablation_lines(study.rows);
-      const Json& row = lines.front().row;
-      const std::size_t number = ++page_.studies;
-      count(study.rows.size(), lines.size());
-      const auto word = [&](const char* key) { return markdown_escaped(text_at(row, key)); };
-      text_ += fmt::format("\n## Ablation {}: {}, batch {}, context {}\n\nOn {}.\n\n", number, word("size"),
-                           word("batch"), word("ctx"), markdown_escaped(place_of(row)));
-      for (const std::string& line : ablation_sentences(lines))
-        text_ += fmt::format("- {}\n", markdown_sentence(line));
-      text_ += "\n### Speed-up\n\n" + markdown_table(speedup_table(lines), 1);
-      chart(fmt::format("ablation-{}-speedup", number), "speed-up of every row", speedup_chart(lines));
-      text_ += "\n### Memory\n\nIn MiB.\n\n" + markdown_table(ablation_memory_table(lines), 1);
-      chart(fmt::format("ablation-{}-memory", number), "peak memory of every row",
-            ablation_memory_chart(lines));
-      text_ += "\n### Gate\n\nRelative errors and tolerances.\n\n" + markdown_table(gate_table(lines), 3);
-    }
-  }
-
-  void steps(std::vector<Json> rows) {
-    unverified_ += std::erase_if(rows, is_unverified);
-    for (const Group& place : grouped(rows, place_of)) {
-      const std::vector<Json> latest = latest_rows(place.rows);
-      count(place.rows.size(), latest.size());
-      const RowTable table = step_rows_table(latest);
-      text_ += fmt::format("\n## Steps (`bench step`)\n\nOn {}.\n\n{}", markdown_escaped(place.name),
-                           markdown_table(table.lines, table.left));
-      chart(fmt::format("steps-{}", ++steps_), "median time of every step", step_rows_chart(latest));
-      if (const auto pairs = step_pairs(latest); !pairs.empty())
-        text_ += "\nComparisons:\n\n" + markdown_table(pair_table(pairs), 5);
-      if (const auto scaling_fits = step_scaling(latest); !scaling_fits.empty())
-        text_ += "\nGrowth of time:\n\n" + markdown_table(scaling_table(scaling_fits), 2);
-    }
-  }
-
-  void memory(std::span<const Json> rows) {
-    for (const Group& place : grouped(rows, place_of)) {
-      const std::vector<Json> latest = latest_rows(place.rows);
-      count(place.rows.size(), latest.size());
-      const RowTable table = memory_rows_table(latest);
-      text_ += fmt::format("\n## Memory of a step (`memory`)\n\nOn {}; peaks in MiB.\n\n{}",
-                           markdown_escaped(place.name), markdown_table(table.lines, table.left));
-      chart(fmt::format("memory-{}", ++memories_), "predicted peak of every row", memory_rows_chart(latest));
-    }
-  }
-
-  ReportPage finish(std::span<const Json> rows, std::vector<std::string> notes) {
-    std::set<std::string> machines, builds;
-    std::string first, last;
-    for (const Json& row : rows) {
-      if (row.contains("host") && row["host"].contains("device_name")) machines.insert(machine_of(row));
-      if (const std::string b = text_at(row, "build_id"); !b.empty()) builds.insert(b);
-      const std::string time = text_at(row, "time");
-      if (first.empty() || time < first) first = time;
-      last = std::max(last, time);
-    }
-    if (machines.size() > 1)
-      notes.push_back(
-          fmt::format("rows of {} machines: {}; separate tables", machines.size(), joined(machines)));
-    if (builds.size() > 1)
-      notes.push_back(fmt::format("rows of {} builds: {}; separate tables", builds.size(), joined(builds)));
-    if (unverified_ > 0)
-      notes.push_back(
-          fmt::format("{} row{} of bench step {} compared with nothing (gate not-verified): left out",
-                      unverified_, unverified_ == 1 ? "" : "s", unverified_ == 1 ? "was" : "were"));
-    if (superseded_ > 0)
-      notes.push_back(fmt::format("{} row{} measured again later: only the latest of each is shown",
-                                  superseded_, superseded_ == 1 ? " was" : "s were"));
-    std::string head =
-        fmt::format("# kiln report\n\n{} stored rows, {} of them below", rows.size(), page_.rows);
-    head += fmt::format("; measured {} to {}.\n", markdown_escaped(first), markdown_escaped(last));
-    if (!notes.empty()) head += "\n";
-    for (const std::string& line : notes) head += fmt::format("- {}\n", markdown_sentence(line));
-    page_.notes = std::move(notes);
-    page_.markdown = head + text_;
-    return page_;
-  }
-
- private:
-  void count(std::size_t stored, std::size_t shown) {
-    page_.rows += shown;
-    superseded_ += stored - shown;
-  }
-
-  void chart(const std::string& name, const std::string& words, const BarChart& chart) {
-    page_.charts.push_back({name + ".svg", bar_chart_svg(chart)});
-    text_ += fmt::format("\n![{}]({}/{}.svg)\n", words, folder_, name);
-  }
-
-  std::string folder_, text_;
-  ReportPage page_;
-  int steps_ = 0, memories_ = 0;
-  std::size_t unverified_ = 0;  // rows that are left out
-  std::size_t superseded_ = 0;  // rows in place of which a later one is shown
+// What rows have in common, or not.
+struct Origins {
+  std::set<std::string> machines, builds;
+  std::string first, last;
 };
+
+Origins origins_of(Rows rows) {
+  Origins o;
+  for (const Json& row : rows) {
+    const Json* host = row.find("host");
+    if (host != nullptr && host->contains("device_name")) o.machines.insert(machine_of(row));
+    if (const std::string b = text_at(row, "build_id"); !b.empty()) o.builds.insert(b);
+    const std::string time = text_at(row, "time");
+    if (!time.empty() && (o.first.empty() || time < o.first)) o.first = time;
+    o.last = std::max(o.last, time);
+  }
+  return o;
+}
+
+void add_notes(const Origins& o, const RowSections& made, std::vector<std::string>& notes) {
+  if (o.machines.size() > 1)
+    notes.push_back(
+        fmt::format("rows of {} machines: {}; separate tables", o.machines.size(), joined(o.machines)));
+  if (o.builds.size() > 1)
+    notes.push_back(fmt::format("rows of {} builds: {}; separate tables", o.builds.size(), joined(o.builds)));
+  if (made.unverified > 0)
+    notes.push_back(fmt::format("{} {} compared with nothing (gate not-verified): left out",
+                                plural(made.unverified, "row"), made.unverified == 1 ? "was" : "were"));
+  if (made.superseded > 0)
+    notes.push_back(fmt::format("{} {} measured again later: only the latest of each is shown",
+                                plural(made.superseded, "row"), made.superseded == 1 ? "was" : "were"));
+}
+
+// An answer as a section: what it says, or the command that would say it.
+DocumentSection question_section(const AnsweredQuestion& q, const ReportOptions& options,
+                                 const std::string& chapter) {
+  DocumentSection s;
+  s.level = 3;
+  s.anchor = anchor_of(q.question);
+  s.title = q.question.number.empty() ? std::string(q.question.heading)
+                                      : fmt::format("{} {}", q.question.number, q.question.heading);
+  if (q.state != AnswerState::measured) s.mark = name_of(q.state);
+  if (q.state == AnswerState::missing || q.state == AnswerState::unverified) {
+    s.say({q.state == AnswerState::missing
+               ? "Not measured yet. This fills it:"
+               : "Its rows passed no gate, so they are not shown. This measures it:"});
+    s.command(std::string(q.question.fill));
+    return s;
+  }
+  constexpr std::size_t kParagraph = 3;  // more sentences are easier to read one a line
+  if (q.answer.sentences.size() > kParagraph)
+    s.list(q.answer.sentences);
+  else
+    s.say(q.answer.sentences);
+  for (const PageTable& t : q.answer.tables) {
+    if (!t.heading.empty()) s.say({capitalized(t.heading) + ":"});
+    s.tabulate(t.table, t.left);
+  }
+  for (const AnswerChart& c : q.answer.charts)
+    s.draw({{fmt::format("{}-{}", chapter, c.chart.name), c.chart.svg}, c.alt});
+  for (const std::string& name : q.answer.files) {
+    const auto svg = options.picture ? options.picture(name) : std::nullopt;
+    if (!svg) continue;
+    std::string file = name.substr(name.rfind('/') + 1);
+    if (file.ends_with(".svg")) file.resize(file.size() - 4);
+    s.draw({{fmt::format("{}-{}", chapter, file), *svg}, name, /*foreign=*/true});
+  }
+  if (!q.place.empty())
+    s.say({fmt::format("{} on {}; `{}`.", plural(q.rows, "row"), q.place, q.question.commands.front())});
+  return s;
+}
+
+DocumentSection summary_section(const std::vector<AnsweredChapter>& chapters) {
+  DocumentSection s;
+  s.anchor = "summary";
+  s.title = "Summary";
+  std::vector<std::string> bullets;
+  for (const AnsweredChapter& c : chapters) {
+    const auto answered = std::find_if(c.questions.begin(), c.questions.end(), [](const AnsweredQuestion& q) {
+      return q.rows > 0 && !q.answer.sentences.empty();
+    });
+    if (answered == c.questions.end()) continue;
+    // The first chapter is what most have come for: fastest, smallest, largest single gain.
+    const std::size_t most = c.chapter.name == "optimizations" ? 3 : 1;
+    for (std::size_t i = 0; i < std::min(most, answered->answer.sentences.size()); ++i)
+      bullets.push_back(fmt::format("{}: {}", c.chapter.title, answered->answer.sentences[i]));
+  }
+  if (bullets.empty()) bullets.emplace_back("Nothing was measured yet.");
+  s.list(std::move(bullets));
+  return s;
+}
+
+// How many questions are in each state: "12 measured, 3 stale".
+std::string states_text(const std::vector<AnsweredChapter>& chapters) {
+  std::vector<std::string> words;
+  for (const AnswerState state : {AnswerState::measured, AnswerState::worked_out, AnswerState::stale,
+                                  AnswerState::unverified, AnswerState::missing}) {
+    std::size_t n = 0;
+    for (const AnsweredChapter& c : chapters)
+      n += static_cast<std::size_t>(
+          std::count_if(c.questions.begin(), c.questions.end(),
+                        [&](const AnsweredQuestion& q) { return q.state == state; }));
+    if (n > 0) words.push_back(fmt::format("{} {}", n, name_of(state)));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+void add_chapters(const std::vector<AnsweredChapter>& chapters, const ReportOptions& options,
+                  ReportPage& page) {
+  for (const AnsweredChapter& c : chapters) {
+    DocumentSection& head = page.document.sections.emplace_back();
+    head.anchor = c.chapter.name;
+    head.title = c.chapter.title;
+    for (const AnsweredQuestion& q : c.questions) {
+      page.document.sections.push_back(question_section(q, options, std::string(c.chapter.name)));
+      ++page.questions;
+      page.answered += q.state == AnswerState::measured || q.state == AnswerState::worked_out ? 1 : 0;
+    }
+  }
+}
 
 }  // namespace
 
+std::vector<std::string_view> writeup_names() { return {kWriteups.begin(), kWriteups.end()}; }
+
 ReportPage make_report(std::span<const Json> rows, const std::vector<std::string>& notes,
-                       const std::string& folder) {
-  Writer writer(folder);
-  writer.ablations(rows_of(rows, "ablate"));
-  writer.steps(rows_of(rows, "bench step"));
-  writer.memory(rows_of(rows, "memory"));
-  return writer.finish(rows, notes);
+                       const ReportOptions& options) {
+  ReportPage page;
+  page.notes = notes;
+  std::vector<AnsweredChapter> chapters = answer_chapters(rows, options.build);
+  const auto writeup = std::find(kWriteups.begin(), kWriteups.end(), options.writeup);
+  const bool whole = writeup == kWriteups.end();
+  if (!whole)
+    std::erase_if(chapters, [&](const AnsweredChapter& c) { return c.chapter.writeup != *writeup; });
+  page.document.title =
+      whole ? "kiln report"
+            : std::string(kWriteupTitles[static_cast<std::size_t>(writeup - kWriteups.begin())]);
+
+  RowSections made = row_sections(rows);
+  const Origins origins = origins_of(rows);
+  add_notes(origins, made, page.notes);
+  page.rows = made.rows;
+  page.studies = made.studies;
+
+  DocumentSection& head = page.document.sections.emplace_back();
+  const auto runs = rows_of(rows, "train").size();
+  head.say({fmt::format("{} stored rows, {} of them below; measured {} to {}.", rows.size() - runs, made.rows,
+                        origins.first, origins.last),
+            fmt::format("Of the questions, {}.", states_text(chapters))});
+  head.list(page.notes);
+  page.document.sections.push_back(summary_section(chapters));
+  add_chapters(chapters, options, page);
+  page.document.sections.push_back(checklist_section(chapters));
+  if (!whole) return page;
+  DocumentSection& all = page.document.sections.emplace_back();
+  all.anchor = "rows";
+  all.title = "Rows";
+  all.say({"Every row that is a figure: of each kind the latest of what measured the same thing."});
+  for (DocumentSection& s : made.sections) page.document.sections.push_back(std::move(s));
+  return page;
 }
 
 }  // namespace kiln

@@ -44,7 +44,22 @@ constexpr std::array kDecides = {"command",
                                  "d",
                                  "causal",
                                  "packed",
-                                 "tiles"};
+                                 "tiles",
+                                 "compile",
+                                 "shape",
+                                 "ranks",
+                                 "form",
+                                 "strategy",
+                                 "stage",
+                                 "bucket_mb",
+                                 "prefetch",
+                                 "transport",
+                                 "algorithm",
+                                 "link_model",
+                                 "wire",
+                                 "layout",
+                                 "count",
+                                 "value"};
 
 bool same_in_all(std::span<const Json> rows, const char* key) {
   return std::all_of(rows.begin(), rows.end(),
@@ -133,6 +148,7 @@ std::vector<Json> latest_rows(std::span<const Json> rows) {
   for (const Json& row : rows) {
     std::string key;
     for (const char* k : kDecides) key += text_at(row, k) + "\n";
+    if (text_at(row, "command") == "bench warmup") key += text_at(row, "warmups");  // what it is about
     const auto [place, fresh] = places.emplace(key, latest.size());
     if (fresh)
       latest.push_back(row);

@@ -15,6 +15,7 @@
 #include "base/plain_number.h"
 #include "rows/result_log.h"
 #include "studies/course/render.h"
+#include "studies/report/chapters/answered.h"
 #include "studies/sweep/sweep.h"
 
 namespace kiln {
@@ -64,6 +65,8 @@ bool take_earlier(const StudyRequest& request, const Json& by_id, PartReport& pa
   part.rows = found->at("rows").get<std::size_t>();
   part.no_memory = found->at("no_memory").get<std::size_t>();
   part.charts = found->at("pictures").get<std::vector<std::string>>();
+  if (const Json* answers = found->find("conclusions"))
+    part.answers = answers->get<std::vector<std::string>>();
   part.status = status;
   part.reused = true;
   return true;
@@ -93,7 +96,9 @@ std::vector<std::string> charts_in(const StudyRequest& request, const PartReport
 // The part's rows, each with the study's name, also where rows of all commands are.
 void gather_rows(const StudyRequest& request, PartReport& part) {
   std::vector<std::string> lines;
-  for (Json& row : read_results(folder_of(request, part)).rows) {
+  StoredResults stored = read_results(folder_of(request, part));
+  part.answers = answers_of(stored.rows);
+  for (Json& row : stored.rows) {
     ++part.rows;
     if (status_of(row) == RowStatus::oom) ++part.no_memory;
     row["study"] = request.study;

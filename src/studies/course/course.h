@@ -54,6 +54,7 @@ struct PartReport {
   std::string reason, time;
   std::size_t rows = 0, no_memory = 0;  // stored by it; and how many of them found no memory
   std::vector<std::string> charts;      // from the study's folder
+  std::vector<std::string> answers;     // what its rows say, a sentence each
 };
 
 std::string_view name_of(StudyScale s);

@@ -74,6 +74,25 @@ constexpr StudyPart kStudy2025[] = {
      "--heads 16 --seq 16384 --d 64 --dtype bf16 --warmup 1 --seconds 10",
      "--heads 2 --seq 256 --d 64 --dtype bf16 --warmup 0.1 --seconds 0.3",
      true, true},
+    // Section 2. Ranks are threads that share the one device: what they exchange is real, how fast is not an
+    // interconnect's.
+    {"allreduce", "all-reduce by size and ranks: time, bandwidth, latency or bandwidth bound", "bench allreduce",
+     "--bytes 1MB,10MB,100MB,1GB --ranks 2,4,6 --export svg", "--bytes 64KB,1MB,4MB --ranks 2,4 --samples 10 --export svg", false, true},
+    {"ddp", "naive, flat and overlapped data parallelism: time, communication, how much of it is hidden", "bench ddp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --form naive,flat,overlap --export svg",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --form naive,flat,overlap --steps 6 --warmup 2 --export svg", false, true},
+    {"ddp-buckets", "gradient buckets of each size, beside the predicted best", "bench ddp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --form overlap,bucketed --bucket-mb 1,10,100,1000",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --form overlap,bucketed --bucket-mb 0.1,1,10 --steps 6 --warmup 2", false, true},
+    {"zero", "memory and time with optimizer state, gradients and weights sharded, against the paper", "bench zero",
+     "--size large --ranks 1,2 --batch-per-rank 2 --ctx 128 --stage 0,1,2,3 --export svg",
+     "--size nano --ranks 1,2 --batch-per-rank 1 --ctx 32 --stage 0,1,2,3 --steps 3 --export svg", false, true},
+    {"fsdp", "were the gathered weights there in time, layer by layer", "bench fsdp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --prefetch 0,1,2 --export svg",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --prefetch 0,1,2 --steps 4 --warmup 2 --export svg", false, true},
+    {"calc-bucket", "the best bucket by equation, for given bandwidth and overhead", "calc bucket",
+     "--size large --w 10GB/s --o 20us --ranks 2", "--size large --w 10GB/s --o 20us --ranks 2", true, true},
+    {"calc-xxl", "a model far too large for a device: memory, sharding, batch per device", "calc xxl", "", "", true, true},
 };
 
 constexpr StudyPart kStudy2026[] = {
@@ -131,6 +150,33 @@ constexpr StudyPart kStudy2026[] = {
      true, true},
     {"weighted-sum", "a first kernel: forward and backward against naive", "bench op weighted_sum",
      "--shape rows=8192,cols=2048 --dtype fp32", "--shape rows=256,cols=96 --dtype fp32", false, true},
+    // Section 2. Ranks are threads that share the one device: what they exchange is real, how fast is not an
+    // interconnect's.
+    {"allreduce", "all-reduce by size and ranks: time, bandwidth, latency or bandwidth bound", "bench allreduce",
+     "--bytes 1MB,10MB,100MB,1GB --ranks 2,4,6 --export svg", "--bytes 64KB,1MB,4MB --ranks 2,4 --samples 10 --export svg", false, true},
+    {"ddp", "naive, flat and overlapped data parallelism: time, communication, how much of it is hidden", "bench ddp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --form naive,flat,overlap --export svg",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --form naive,flat,overlap --steps 6 --warmup 2 --export svg", false, true},
+    {"ddp-buckets", "gradient buckets of each size, beside the predicted best", "bench ddp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --form overlap,bucketed --bucket-mb 1,10,100,1000",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --form overlap,bucketed --bucket-mb 0.1,1,10 --steps 6 --warmup 2", false, true},
+    {"zero", "memory and time with optimizer state, gradients and weights sharded, against the paper", "bench zero",
+     "--size large --ranks 1,2 --batch-per-rank 2 --ctx 128 --stage 0,1,2,3 --export svg",
+     "--size nano --ranks 1,2 --batch-per-rank 1 --ctx 32 --stage 0,1,2,3 --steps 3 --export svg", false, true},
+    {"fsdp", "were the gathered weights there in time, layer by layer", "bench fsdp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --prefetch 0,1,2 --export svg",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --prefetch 0,1,2 --steps 4 --warmup 2 --export svg", false, true},
+    {"calc-bucket", "the best bucket by equation, for given bandwidth and overhead", "calc bucket",
+     "--size large --w 10GB/s --o 20us --ranks 2", "--size large --w 10GB/s --o 20us --ranks 2", true, true},
+    {"calc-ring", "ring collectives and the alternative all-reduce, by formula", "calc ring",
+     "--bytes 1MB,100MB,1GB --ranks 2,4,8 --link latency=5us,bandwidth=50GB/s",
+     "--bytes 1MB,100MB,1GB --ranks 2,4,8 --link latency=5us,bandwidth=50GB/s", true, true},
+    {"calc-fsdp-savings", "what sharding everything saves, against nothing and ZeRO-1", "calc fsdp-savings",
+     "--size large --ranks 2,4,8", "--size nano --ranks 2,4,8", true, true},
+    {"calc-dp", "data parallelism of a feed-forward block: operations, communication, most devices", "calc dp", "", "", true, true},
+    {"calc-fsdp", "the same with weights gathered", "calc fsdp", "", "", true, true},
+    {"calc-tp", "the same with each matrix shared out", "calc tp", "", "", true, true},
+    {"calc-2d", "the best split between both", "calc 2d", "", "", true, true},
 };
 // clang-format on
 

@@ -99,6 +99,7 @@ const Schema<Line>& schema() {
        Where::table,
        {},
        charts_cell},
+      {"conclusions", "", Unit::text, [](const Line& l) { return Json(l.part.answers); }},
   };
   return kSchema;
 }
@@ -117,6 +118,17 @@ std::vector<std::string> sentences(const StudyReport& report) {
   }
   lines.insert(lines.end(), report.notes.begin(), report.notes.end());
   return lines;
+}
+
+// The question of each part, and what its rows say to it.
+std::string answers_markdown(const StudyReport& report) {
+  std::string text;
+  for (const PartReport& p : report.parts) {
+    if (p.answers.empty()) continue;
+    text += fmt::format("\n### {}\n\n{}.\n\n", p.part.name, markdown_sentence(std::string(p.part.answers)));
+    for (const std::string& s : p.answers) text += fmt::format("- {}\n", markdown_sentence(s));
+  }
+  return text.empty() ? text : "\n## Answers\n" + text;
 }
 
 std::vector<std::pair<std::string, std::string>> reductions(const StudyRequest& request) {
@@ -178,6 +190,7 @@ std::string study_markdown(const StudyReport& report) {
   const auto links = std::find(titles.begin(), titles.end(), "tables") - titles.begin();
   text += markdown_table(table.lines, table.left, static_cast<std::size_t>(links));
   for (const std::string& line : sentences(report)) text += fmt::format("\n{}.\n", markdown_sentence(line));
+  text += answers_markdown(report);
   std::string commands;
   for (const PartReport& p : report.parts) commands += shell_line(p.args) + "\n";
   text += "\n## Command lines\n\nEach can be run by hand.\n\n" + markdown_fence(commands);
@@ -196,6 +209,11 @@ std::string study_part_page(const StudyRequest& request, const PartReport& part,
     text += fmt::format("\nReduced: {}.\n", reduced(part.part));
   if (part.status != RowStatus::ok)
     text += fmt::format("\n{}: {}.\n", name_of(part.status), markdown_sentence(part.reason));
+  if (!part.answers.empty()) {
+    text += "\n## Answer\n\n";
+    for (const std::string& s : part.answers) text += fmt::format("- {}\n", markdown_sentence(s));
+    text += "\n## Tables\n";
+  }
   if (!printed.empty()) text += "\n" + (part.part.markdown ? printed : markdown_fence(printed));
   for (const std::string& chart : part.charts) text += fmt::format("\n![{0}]({0})\n", chart);
   return text;

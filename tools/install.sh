@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: tools/install.sh GROUP...      groups: build mpi test bench peers check cuda
+# usage: tools/install.sh GROUP...      groups: build mpi test bench peers check browser notebook cuda
 #
 # Installs with apt what the groups need and this machine lacks. What was installed by other means (a header in
 # /usr/local, a program on PATH) counts as there: the probe looks for the thing, not for the package. Does nothing,
@@ -8,7 +8,7 @@ set -euo pipefail
 
 # One line per need: group, probe, package; "optional" where kiln builds without it too, and then says what it lacks;
 # "by-apt" where a test would be skipped without it: needed wherever apt can bring it. What is here twice has its stricter
-# kind first. Probes: command:NAME, header:PATH below an include folder.
+# kind first. Probes: command:NAME, header:PATH below an include folder, python:MODULE of the system's own python3.
 needs() {
   cat <<'LIST'
 test header:gtest/gtest.h libgtest-dev
@@ -42,6 +42,11 @@ check command:jq jq
 check command:clang-format-19 clang-format-19
 check clang_rt:19 libclang-rt-19-dev
 check command:setarch util-linux
+browser command:chromium chromium by-apt
+notebook python:nbconvert python3-nbconvert by-apt
+notebook python:ipykernel python3-ipykernel by-apt
+notebook python:pandas python3-pandas by-apt
+notebook python:matplotlib python3-matplotlib by-apt
 LIST
 }
 
@@ -62,6 +67,7 @@ present() {
       while IFS= read -r folder; do [[ -e $folder/$what ]] && return 0; done < <(include_folders)
       return 1
       ;;
+    python) /usr/bin/python3 -c "import $what" 2>/dev/null ;;
     clang_rt) compgen -G "/usr/lib/llvm-$what/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a" >/dev/null ;;
   esac
 }
@@ -73,7 +79,7 @@ has_nvcc() { command -v nvcc >/dev/null || [[ -x ${CUDACXX:-} || -x /usr/local/c
 wanted=" $* "
 for group in "$@"; do
   case $group in
-    build | mpi | test | bench | peers | check) ;;
+    build | mpi | test | bench | peers | check | browser | notebook) ;;
     cuda)
       # The toolkit is gigabytes and tied to the driver: whose it is decides, not a Makefile.
       if ! has_nvcc; then
@@ -83,7 +89,7 @@ for group in "$@"; do
       fi
       ;;
     *)
-      echo "install: unknown group '$group'; expected build, mpi, test, bench, peers, check or cuda" >&2
+      echo "install: unknown group '$group'; expected build, mpi, test, bench, peers, check, browser, notebook or cuda" >&2
       exit 2
       ;;
   esac

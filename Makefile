@@ -41,7 +41,7 @@ build: ## the CPU program: build/kiln
 	@cmake --build --preset release -j$(JOBS) --target kiln
 
 .PHONY: demo
-demo: build ## train a small language model for some minutes, let it write, and see what each optimization gains
+demo: build ## train a small language model for a minute, let it write, see what each optimization gains, and read the report
 	@tools/demo.sh build/kiln
 
 .PHONY: cuda

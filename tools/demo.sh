@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # usage: tools/demo.sh KILN [RUN]
-# Trains a small language model on kiln's own sources for about two minutes and a half, then samples from it. The number
-# of steps follows from how fast this machine is. Then turns every optimization on by itself and all combined,
-# behind a quality gate, and writes a report of that: a minute, two at most on two cores. The run is kept in RUN (default
-# runs/demo); an earlier one there is moved aside.
-#   DEMO_SECONDS=60   approximate training time
+# Trains a small language model on kiln's own sources for about a minute and a half, then samples from it. The number
+# of steps follows from how fast this machine is. Then turns every optimization on by itself, all combined, and one at a
+# time off again, behind a quality gate, and writes a report of everything: two minutes on two cores. The run is kept in RUN
+# (default runs/demo); an earlier one there is moved aside.
+#   DEMO_SECONDS=40   approximate training time
 set -euo pipefail
 kiln=$1 run=${2:-runs/demo}
-seconds=${DEMO_SECONDS:-150}
+seconds=${DEMO_SECONDS:-90}
 
 # What they are and why: docs/training.md, "The demo".
 size=micro batch=8 context=128
@@ -41,10 +41,8 @@ echo "--- kiln report"
 "$kiln" report --out "$run"
 echo "(ablate and report took $((SECONDS - begun)) s)"
 echo
-echo "everything is in $run:"
-echo "  checkpoints/     models; each is a Hugging Face folder with its tokenizer"
-echo "  metrics.jsonl    every step"
-echo "  events.out.*     the same for TensorBoard: tensorboard --logdir $run"
-echo "  report.md        what the optimizations gain in time and memory, with charts in report/"
-echo "  results.jsonl    the rows behind it"
-echo "more samples: $kiln sample --checkpoint $run --prompt 'Tensor '"
+echo "report.html      what was measured, with answers, tables and charts; open it: $(cd "$run" && pwd)/report.html"
+echo "checkpoints/     models; each is a Hugging Face folder with its tokenizer"
+echo "metrics.jsonl    every step; for TensorBoard: tensorboard --logdir $run"
+echo "results.jsonl    the rows behind the report"
+echo "more samples:    $kiln sample --checkpoint $run --prompt 'Tensor '"

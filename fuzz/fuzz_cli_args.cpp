@@ -9,9 +9,11 @@
 
 #include "base/error.h"
 #include "base/one_line.h"
+#include "bounds.h"
 #include "kiln/command_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   std::vector<std::string> args;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   while (!rest.empty()) {

@@ -9,10 +9,12 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "bounds.h"
 #include "merge_patch.h"
 #include "model/hf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   std::string text(reinterpret_cast<const char*>(data), size);
   try {
     if (text.starts_with('+')) {

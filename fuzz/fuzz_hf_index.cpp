@@ -6,9 +6,11 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "bounds.h"
 #include "model/hf_index.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   try {
     const kiln::HfIndex index = kiln::parse_hf_index({reinterpret_cast<const char*>(data), size}, "input");
     for (const auto& [tensor, file] : index.weight_map) {

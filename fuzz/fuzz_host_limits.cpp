@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "bounds.h"
 #include "device/cpu/host_limits.h"
 #include "device/gpu_code.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   (void)kiln::parse_cpu_max(text);
   (void)kiln::parse_memory_limit(text);

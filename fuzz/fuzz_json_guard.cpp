@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "bounds.h"
 
 namespace {
 
@@ -25,11 +26,13 @@ void check_depth(const kiln::Json& value, int left) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   kiln::JsonLimits limits{.max_bytes = 1 << 16, .max_depth = 8, .max_values = 1000};
   limits.comments = size % 2 == 1;
   try {
     const kiln::Json value = kiln::parse_json(text, limits, "input");
+    if (text.find('\0') != std::string_view::npos) std::abort();  // nothing behind it would have been read
     if (value.is_structured()) check_depth(value, limits.max_depth - 1);
     if (kiln::parse_json(value.dump(), limits, "again") != value) std::abort();
     const kiln::JsonValue root(value, "input");

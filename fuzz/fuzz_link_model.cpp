@@ -8,9 +8,11 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "bounds.h"
 #include "dist/comm/link_model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     const kiln::LinkModel link = kiln::LinkModel::parse(text, "--link");

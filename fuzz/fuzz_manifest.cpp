@@ -10,6 +10,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "bounds.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/train_state.h"
 
@@ -46,6 +47,7 @@ void check_state(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check(text);
   check_state(text);

@@ -7,9 +7,11 @@
 #include <string>
 
 #include "base/error.h"
+#include "bounds.h"
 #include "dist/launch/ranks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   std::map<std::string, std::string> variables;
   std::istringstream lines(std::string(reinterpret_cast<const char*>(data), size));
   for (std::string line; std::getline(lines, line);) {

@@ -10,6 +10,7 @@
 #include "base/json_reader.h"
 #include "base/one_line.h"
 #include "base/options.h"
+#include "bounds.h"
 #include "train/run/train_options.h"
 
 namespace {
@@ -25,6 +26,7 @@ struct Declared {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   Declared first;
   try {

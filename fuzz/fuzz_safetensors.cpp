@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/safetensors_header.h"
+#include "bounds.h"
 
 namespace {
 
@@ -54,7 +55,7 @@ bool allowed_by_rules(std::string_view file) {
     std::memcpy(&length, file.data(), 8);
     if (length > file.size() - 8) return false;
     const std::string_view text = file.substr(8, length);
-    if (!text.starts_with('{')) return false;
+    if (!text.starts_with('{') || text.find('\0') != std::string_view::npos) return false;
     const kiln::Json page = kiln::parse_json(text, {}, "rules");
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
     for (const auto& [name, entry] : page.items()) {
@@ -83,6 +84,7 @@ bool allowed_by_rules(std::string_view file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   bool taken = false;
   try {
     const kiln::SafetensorsParts parts =

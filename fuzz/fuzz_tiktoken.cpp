@@ -5,12 +5,14 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "bounds.h"
 #include "data/base64.h"
 #include "data/hf_tokenizer.h"
 #include "data/tiktoken_file.h"
 #include "tokenizer_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   std::string text(reinterpret_cast<const char*>(data), size);
   if (text.starts_with('+')) {
     std::string bytes;

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bounds.h"
 #include "data/token_folder.h"
 #include "data/token_format.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   if (size == 0) return 0;
   const std::string_view path = data[0] % 2 == 0 ? "f.bin" : "f.npy";
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/json_reader.h"
+#include "bounds.h"
 #include "data/byte_tokenizer.h"
 #include "data/hf_tokenizer.h"
 #include "data/load_tokenizer.h"
@@ -14,6 +15,7 @@
 #include "tokenizer_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   std::string text(reinterpret_cast<const char*>(data), size);
   try {
     if (text.starts_with('+')) {

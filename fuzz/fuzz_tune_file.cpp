@@ -9,9 +9,11 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "bounds.h"
 #include "tune/tune_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   try {
     const kiln::TuneFile file = kiln::parse_tune_file({reinterpret_cast<const char*>(data), size}, "input");
     std::set<std::string> problems;

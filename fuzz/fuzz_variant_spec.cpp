@@ -6,9 +6,11 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "bounds.h"
 #include "ops/op_list.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const kiln::VariantChoice choice = kiln::parse_variants(text);

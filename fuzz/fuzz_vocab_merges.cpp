@@ -6,12 +6,14 @@
 #include <string_view>
 
 #include "base/json_reader.h"
+#include "bounds.h"
 #include "data/byte_level.h"
 #include "data/vocab_merges.h"
 #include "merge_patch.h"
 #include "tokenizer_checks.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const kiln::Bounds bounded(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto zero = text.find('\0');
   try {

@@ -103,6 +103,9 @@ class GuardedBuilder final : public json::json_sax_t {
 Json parse_json(std::string_view text, const JsonLimits& limits, std::string_view source) {
   if (text.size() > limits.max_bytes)
     throw Error(cat(source, ": ", text.size(), " bytes of JSON; at most ", limits.max_bytes, " are read"));
+  // The parser takes it for the end, and would not see what is behind it.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos)
+    throw Error(cat(source, ": not JSON: byte ", nul, " is 0"));
   GuardedBuilder builder(limits, source);
   json::sax_parse(text.begin(), text.end(), &builder, json::input_format_t::json, /*strict=*/true,
                   limits.comments);

@@ -231,6 +231,9 @@ SafetensorsHeader::SafetensorsHeader(std::string_view text, uint64_t data_bytes,
   if (text.size() > kMostBytes)
     throw Error(cat(source, ": the header has ", text.size(), " bytes; at most ", kMostBytes, " are read"));
   if (text.empty() || text.front() != '{') throw Error(cat(source, ": the header does not begin with '{'"));
+  if (const auto nul = text.find('\0');
+      nul != std::string_view::npos)  // the parser would stop there, content
+    throw Error(cat(source, ": the header is not JSON: byte ", nul, " is 0"));
   SafetensorsHeaderReader reader(*this, source);
   json::sax_parse(text.begin(), text.end(), &reader);
   check(data_bytes, source);

@@ -49,6 +49,10 @@ TEST(Json, RefusesWhatIsNotJson) {
   for (const char* text :
        {"", " ", "{", "[1,]", "{\"a\":}", "1 2", "nul", "'a'", "NaN", "\"\xff\"", "// x\n1"})
     EXPECT_NE(refusal(text).find("file.json: not JSON: "), std::string::npos) << text;
+  // What stood behind it was not seen.
+  for (const std::string_view text :
+       {std::string_view("1\0", 2), std::string_view("{}\0x", 4), std::string_view("\0", 1)})
+    EXPECT_NE(refusal(text).find("is 0"), std::string::npos);
 }
 
 TEST(Json, DepthAtTheLimitAndCommentsWhereAllowed) {

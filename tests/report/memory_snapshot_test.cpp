@@ -1,5 +1,5 @@
 // The snapshot, read back: as JSON, and through the few pickle opcodes that the viewer knows.
-#include "report/export/memory_snapshot.h"
+#include "perf/memory/memory_snapshot.h"
 
 #include <gtest/gtest.h>
 

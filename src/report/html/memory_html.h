@@ -5,7 +5,7 @@
 #include <string>
 
 #include "perf/memory/memory_analysis.h"
-#include "report/export/memory_snapshot.h"
+#include "perf/memory/memory_snapshot.h"
 
 namespace kiln {
 

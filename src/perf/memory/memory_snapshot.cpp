@@ -1,4 +1,4 @@
-#include "report/export/memory_snapshot.h"
+#include "perf/memory/memory_snapshot.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "report/export/pickle_writer.h"
+#include "perf/memory/pickle_writer.h"
 
 namespace kiln {
 namespace {

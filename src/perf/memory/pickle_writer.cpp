@@ -1,4 +1,4 @@
-#include "report/export/pickle_writer.h"
+#include "perf/memory/pickle_writer.h"
 
 #include <limits>
 

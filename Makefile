@@ -1,7 +1,7 @@
 # The front door. Each target installs what it needs (tools/install.sh), configures, builds and runs.
 #   make WERROR=1 ...      warnings are errors, in this build tree from now on; WERROR=0: no longer
 #   make cuda CUDA_ARCHS=86   GPU code for other architectures than the default, 90a and 80
-#   make check FUZZ_SECONDS=600
+#   make check FUZZ_RUNS=50000000
 #   make install PREFIX=~/.local   DESTDIR=... for packages
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/bash
@@ -11,7 +11,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 RESULTS ?= runs/h200
 PREFIX ?= /usr/local
-FUZZ_SECONDS ?= 10
+FUZZ_RUNS ?= 1000000
 CUDA_ARCHS ?= 90a-real;80
 
 INSTALL := tools/install.sh
@@ -121,7 +121,7 @@ check: check-format check-warnings check-chaos check-memory check-asan check-tsa
 	@echo "  memory     every allocation of a small training run has failed, each in a run of its own"
 	@echo "  asan       test suite under address and undefined-behaviour sanitizers, KILN_ALLOC=raw (build-asan)"
 	@echo "  tsan       test suite under thread sanitizer (build-tsan)"
-	@echo "  fuzz       $$(ls fuzz/fuzz_*.cpp | wc -l) target(s), $(FUZZ_SECONDS) s each: $$(ls fuzz/fuzz_*.cpp | xargs -n1 basename -s .cpp | tr '\n' ' ')"
+	@echo "  fuzz       $$(ls fuzz/fuzz_*.cpp | wc -l) targets, $(FUZZ_RUNS) executions each: $$(ls fuzz/fuzz_*.cpp | xargs -n1 basename -s .cpp | tr '\n' ' ')"
 	@echo "  tidy       clang-tidy-19 on every .cpp of the CPU build"
 
 .PHONY: check-format
@@ -140,6 +140,8 @@ check-warnings: ## g++ with warnings as errors
 check-chaos: build ## ranks killed at random and at every point of a step and a save: the bits of a calm run
 	@tools/chaos.py build/kiln --cycles 12
 	@tests/faults/kill_points.py build/kiln mpi 2 || [ $$? = 77 ]
+	@tests/faults/crash_states.py build/kiln --states 500 || [ $$? = 77 ]
+	@tools/soak.py build/kiln --steps 1000
 
 # In `make test` some hundred of them.
 .PHONY: check-memory
@@ -166,11 +168,11 @@ check-tsan: ## tests under thread sanitizer
 	@cd build-tsan; set +e; TSAN_OPTIONS=halt_on_error=1 setarch -R $(CTEST) -LE gpu; $(SKIPPED)
 
 .PHONY: check-fuzz
-check-fuzz: ## short fuzzing of every parser
+check-fuzz: ## FUZZ_RUNS (a million) inputs for every parser, side by side; at most 20 minutes each
 	@$(INSTALL) build check
 	@$(CONFIGURE) fuzz
 	@cmake --build --preset fuzz -j$(JOBS)
-	@fuzz/run.sh build-fuzz $(FUZZ_SECONDS)
+	@MOST_SECONDS=$(if $(filter 1000000,$(FUZZ_RUNS)),1200,36000) fuzz/run.sh build-fuzz $(FUZZ_RUNS)runs $(JOBS)
 
 .PHONY: check-tidy
 check-tidy: ## clang-tidy finds nothing
@@ -179,9 +181,30 @@ check-tidy: ## clang-tidy finds nothing
 	@cmake --build --preset tidy -j$(JOBS) --target kiln_build_id
 	@tools/tidy.sh build-tidy $(JOBS)
 
+.PHONY: coverage
+coverage: ## which lines and branches the tests run, and which error lines of checkpoint and parser code they do not
+	@$(INSTALL) build mpi test
+	@$(CONFIGURE) coverage
+	@cmake --build --preset coverage -j$(JOBS)
+	@find build-coverage -name '*.gcda' -delete
+	@cd build-coverage; $(CTEST) -LE 'gpu|docs|goldens' >build-coverage.log 2>&1 || tail -20 build-coverage.log
+	@tools/coverage.py build-coverage --errors
+
+.PHONY: check-valgrind
+check-valgrind: ## valgrind memcheck over the tests of checkpoints, parsers, data and device memory
+	@$(INSTALL) build mpi test soak
+	@$(CONFIGURE) release
+	@cmake --build --preset release -j$(JOBS) --target kiln_tests
+	@tools/valgrind.sh build/kiln_tests
+
+.PHONY: check-cppcheck
+check-cppcheck: ## cppcheck finds nothing
+	@$(INSTALL) soak
+	@tools/cppcheck.sh $(JOBS)
+
 .PHONY: soak
 soak: ## every row of docs/reliability.md by its command, a line each into runs/soak.log (hours)
-	@$(INSTALL) build mpi test
+	@$(INSTALL) build mpi test check soak
 	@$(CONFIGURE) release
 	@cmake --build --preset release -j$(JOBS)
 	@tools/reliability.py run --log runs/soak.log

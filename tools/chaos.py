@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: tools/chaos.py KILN [--cycles N] [--seed N] [--size NAME] [--steps N] [--save-every N] [--ranks 1,2,4]
+"""usage: tools/chaos.py KILN [--cycles N] [--seed N] [--size NAME] [--steps N] [--save-every N] [--ranks 1,2,4,8]
        [--strategies ddp:bucketed,zero1,...] [--transports threads,mpi] [--life-seconds X]
 
 Trains one run in many lives. In each life the ranks have another number, strategy and transport, drawn at random, and one
@@ -39,11 +39,11 @@ def arguments():
     a.add_argument("--size", default="nano")
     a.add_argument("--steps", type=int, default=None, help="default: 25 a cycle")
     a.add_argument("--save-every", type=int, default=10)
-    a.add_argument("--ranks", type=words, default=["1", "2", "4"])
+    a.add_argument("--ranks", type=words, default=["1", "2", "4", "8"])
     a.add_argument("--strategies", type=words, default=["ddp:bucketed", "zero1", "zero2", "fsdp"])
     a.add_argument("--transports", type=words, default=["threads", "mpi"])
     a.add_argument("--life-seconds", type=float, default=None, help="each life lasts so long; default: some steps")
-    a.add_argument("--batch", type=int, default=4)
+    a.add_argument("--batch", type=int, default=8)
     a.add_argument("--ctx", type=int, default=16)
     return a.parse_args()
 
@@ -56,11 +56,11 @@ class Run:
         text = work / "text"
         text.write_text("".join(f"the cat sat on mat {i % 7} and the dog sat on log {i % 11}\n" for i in range(400)))
         self.common = ["train", "--text", str(text), "--size", options.size, "--batch", str(options.batch), "--ctx", str(options.ctx), "--threads", "1",
-                       "--canonical", "--chunks", "4", "--sample-tokens", "0", "--val-fraction", "0", "--steps",
+                       "--canonical", "--chunks", "8", "--sample-tokens", "0", "--val-fraction", "0", "--steps",
                        str(self.steps), "--warmup", "2", "--save-every", str(options.save_every), "--json", "--seed", "1"]
 
-    def command(self, out, ranks, strategy, transport):
-        train = self.common + ["--out", str(out), "--strategy", strategy]
+    def command(self, out, ranks, strategy, transport, asynchronous):
+        train = self.common + ["--out", str(out), "--strategy", strategy] + ["--async-save"] * asynchronous
         if transport == "mpi":
             return [self.o.kiln, "run", "--nproc", str(ranks), "--"] + train
         return [self.o.kiln] + train + ["--ranks", str(ranks)]
@@ -166,7 +166,7 @@ def one_life(run, out, rng, life, goal, log):
 
 def calm(run, out):
     with (run.work / "calm.log").open("w") as log:
-        status = run.start(out, (1, "none", "threads"), log).wait()
+        status = run.start(out, (1, "none", "threads", False), log).wait()
     if status != 0:
         print((run.work / "calm.log").read_text(), file=sys.stderr)
         sys.exit(77 if status == 3 else 1)
@@ -177,7 +177,7 @@ def draw_life(rng, o):
     ranks = int(rng.choice(o.ranks))
     transport = rng.choice(o.transports)
     strategy = rng.choice(o.strategies) if ranks > 1 else "none"
-    return (ranks, strategy, transport if ranks > 1 else "threads")
+    return (ranks, strategy, transport if ranks > 1 else "threads", rng.random() < 0.5)
 
 
 def harry(run, out, rng):
@@ -193,9 +193,10 @@ def harry(run, out, rng):
                 cost = one_life(run, out, rng, life, goal, log)
             except (Failure, subprocess.TimeoutExpired) as e:
                 raise Failure(f"life {cycle} ({life[0]} x {life[1]} over {life[2]}): {e}\n{log_path.read_text()}") from None
-        if cost["lost"] > run.o.save_every:
+        # An asynchronous save is there some steps later, at the latest when the next one begins.
+        if cost["lost"] > run.o.save_every * (2 if life[3] else 1):
             raise Failure(f"life {cycle} lost {cost['lost']} steps; --save-every is {run.o.save_every}")
-        print(f"life {cycle}: {life[0]} x {life[1]} over {life[2]}, killed at step {cost['reached']}, "
+        print(f"life {cycle}: {life[0]} x {life[1]} over {life[2]}{', asynchronous saves' if life[3] else ''}, killed at step {cost['reached']}, "
               f"first step after {cost['first']:.2f} s, down after {cost['down']:.2f} s, {cost['lost']} steps lost", flush=True)
         lives.append(cost)
     return lives

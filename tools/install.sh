@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: tools/install.sh GROUP...      groups: build mpi test bench peers check browser notebook cuda
+# usage: tools/install.sh GROUP...      groups: build mpi test bench peers check soak browser notebook cuda
 #
 # Installs with apt what the groups need and this machine lacks. What was installed by other means (a header in
 # /usr/local, a program on PATH) counts as there: the probe looks for the thing, not for the package. Does nothing,
@@ -42,6 +42,8 @@ check command:jq jq
 check command:clang-format-19 clang-format-19
 check clang_rt:19 libclang-rt-19-dev
 check command:setarch util-linux
+soak command:valgrind valgrind
+soak command:cppcheck cppcheck
 browser command:chromium chromium by-apt
 notebook python:nbconvert python3-nbconvert by-apt
 notebook python:ipykernel python3-ipykernel by-apt
@@ -79,7 +81,7 @@ has_nvcc() { command -v nvcc >/dev/null || [[ -x ${CUDACXX:-} || -x /usr/local/c
 wanted=" $* "
 for group in "$@"; do
   case $group in
-    build | mpi | test | bench | peers | check | browser | notebook) ;;
+    build | mpi | test | bench | peers | check | soak | browser | notebook) ;;
     cuda)
       # The toolkit is gigabytes and tied to the driver: whose it is decides, not a Makefile.
       if ! has_nvcc; then
@@ -89,7 +91,7 @@ for group in "$@"; do
       fi
       ;;
     *)
-      echo "install: unknown group '$group'; expected build, mpi, test, bench, peers, check, browser, notebook or cuda" >&2
+      echo "install: unknown group '$group'; expected build, mpi, test, bench, peers, check, soak, browser, notebook or cuda" >&2
       exit 2
       ;;
   esac

@@ -63,7 +63,8 @@ std::string prediction_line(const TrainOutcome& o) {
 // Where a run that waits for its data has its time.
 std::string input_line(const InputTimes& input) {
   if (input.steps == 0) return {};
-  std::string text = fmt::format("data wait: host {:.3f} ms a step", input.host_wait_ms());
+  std::string text = fmt::format("data wait: host {:.3f} ms a step ({:.2f} %)", input.host_wait_ms(),
+                                 100 * input.host_share());
   if (input.stall_ms()) text += fmt::format(", device {:.3f} ms a step", *input.stall_ms());
   return text + "\n";
 }
@@ -116,6 +117,7 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
               {"predicted_step_ms", nullptr},
               {"of_peak", view.of_peak()},
               {"host_wait_ms", nullptr},
+              {"data_wait_share", nullptr},
               {"stall_ms", nullptr},
               {"parameters", outcome.parameters},
               {"skipped", outcome.skipped},
@@ -142,7 +144,10 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
       result["start_seconds"] = outcome.start_seconds;
       result["effective_training"] = outcome.effective_training;
     }
-    if (view.input().steps > 0) result["host_wait_ms"] = view.input().host_wait_ms();
+    if (view.input().steps > 0) {
+      result["host_wait_ms"] = view.input().host_wait_ms();
+      result["data_wait_share"] = view.input().host_share();
+    }
     if (view.input().stall_ms()) result["stall_ms"] = *view.input().stall_ms();
     if (view.last_evaluation()) result["validation_loss"] = view.last_evaluation()->loss;
     text = summary(request, outcome, view);

@@ -17,6 +17,8 @@ class FileWatch {
   virtual ~FileWatch() = default;
   // `path` is what the file will be called. 0, or the errno with which the operation is to fail.
   virtual int before(FileOp op, std::string_view path) = 0;
+  // What follows on this thread is the save of that step, which training may have left behind.
+  virtual void begin_save(int64_t /*step*/) {}
 };
 
 // Watches its own thread while it lives; of null, nothing.

@@ -31,7 +31,6 @@ void PlacedFile::create(const std::string& path, std::string_view front, uint64_
   PlacedFile file(path, O_CREAT | O_TRUNC);
   if (::ftruncate(file.file_, static_cast<off_t>(bytes)) != 0) file.fail("cannot reserve space in", bytes);
   file.write(0, std::as_bytes(std::span(front)));
-  file.sync();
 }
 
 void PlacedFile::write(uint64_t offset, std::span<const std::byte> bytes) {

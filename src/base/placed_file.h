@@ -12,8 +12,8 @@ namespace kiln {
 
 class PlacedFile {
  public:
-  // Makes a file of `bytes` that begins with `front`, synced to disk; the rest reads as zeros. Errors
-  // name the path.
+  // Makes a file of `bytes` that begins with `front`; the rest reads as zeros. It is not synced to disk
+  // before somebody calls sync(). Errors name the path.
   static void create(const std::string& path, std::string_view front, uint64_t bytes);
 
   explicit PlacedFile(std::string path);  // one that is there

@@ -30,7 +30,7 @@ std::string Allocator::report_locked() const {
     if (stats_.live[t] != 0) s += cat(s.empty() ? "" : ", ", name_of(t), " ", human({stats_.live[t]}));
   }
   return cat("in use ", human({stats_.live_total}), s.empty() ? "" : cat(" (", s, ")"), ", reserved ",
-             human({stats_.reserved}));
+             human({stats_.reserved}), ", peak ", human({stats_.peak_total}));
 }
 
 std::string Allocator::largest_locked(int count) const {

@@ -125,4 +125,12 @@ std::span<const ValuePiece> NamedValues::pieces(const std::string& name) const {
   return found->second.pieces;
 }
 
+int64_t NamedValues::extent() const {
+  int64_t end = 0;
+  for (const auto& [name, weight] : weights_) {
+    for (const ValuePiece& p : weight.pieces) end = std::max(end, p.at + p.elements.count());
+  }
+  return end;
+}
+
 }  // namespace kiln

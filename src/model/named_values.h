@@ -33,6 +33,8 @@ class NamedValues : public WeightSource {
   std::span<const ValuePiece> pieces(const std::string& name) const;
   // From `at` of the flat buffer on.
   virtual void download(int64_t at, std::span<float> out) = 0;
+  // One past the last place of the flat buffer that a weight has.
+  int64_t extent() const;
 
  protected:
   explicit NamedValues(const char* what) : what_(what) {}
@@ -40,6 +42,7 @@ class NamedValues : public WeightSource {
   // Elements [begin, begin + count) of the flat parameter, which is `part` of the weights on disk, are at
   // `at`. Its views get their parts.
   void add(const Param& p, const ParamPart& part, int64_t begin, int64_t count, int64_t at);
+  void take_places(const NamedValues& other) { weights_ = other.weights_; }
 
  private:
   struct Weight {

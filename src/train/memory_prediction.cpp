@@ -8,6 +8,7 @@
 #include "dist/comm/local_transport.h"
 #include "dist/launch/parallel_rank.h"
 #include "model/weight_source.h"
+#include "train/checkpoint/save_sources.h"
 #include "train/run/evaluate.h"
 
 namespace kiln {
@@ -52,6 +53,9 @@ StepPrediction run_on_meta(const MemoryRequest& request, const RankOptions& rank
   model.params().materialize(ctx, request.layout);
   place.strategy().attach(model.params());
   TrainStep step(ctx, model, place.strategy(), shape);
+  Tensor copy;
+  if (request.saves_copy && rank.device.target == DeviceType::cpu)
+    copy = ctx.empty({staged_elements(model.params(), step.optimizer())}, DType::f32, Tag::data);
   const std::vector<HostBatch> batches(static_cast<std::size_t>(shape.micro_steps));
   StepPrediction prediction;
   prediction.micro_steps = shape.micro_steps;

@@ -33,6 +33,7 @@ struct MemoryRequest {
   std::string strategy = "none";
   StrategyOptions sharing = {};
   CommOptions comm = {};
+  bool saves_copy = false;  // --async-save: a CPU's copy of what is saved is in the same memory
 };
 
 // Peaks per tag, each at its own moment, and of the total. `rank` is what the run's context is made with;

@@ -231,5 +231,49 @@ TEST_F(Faults, ReplicasNeedRanksThatHoldTheSame) {
   EXPECT_EQ(run(r), "--check-replicas is 2, and no two ranks hold the same part of the model");
 }
 
+// Whatever allocation of a step fails, on whichever rank: one error on all, with what is largest, and a file.
+// The other ranks do not hang: they are threads of this test.
+TEST_F(Faults, DeviceMemoryThatRunsOutIsNamedTensorByTensor) {
+  struct Case {
+    const char* name;
+    int ranks;
+    const char* strategy;
+  };
+  for (const Case& c : {Case{"one", 1, "none"}, Case{"two", 2, "fsdp"}}) {
+    int failed = 0;
+    for (const int call : {1, 17, 33, 49, 65, 1000000}) {
+      TrainRequest r = request(cat(c.name, call), {cat("oom:rank=", c.ranks - 1, ",step=2,call=", call)},
+                               c.ranks, c.strategy);
+      r.steps = 2;
+      r.save_every = 2;
+      const std::string said = run(r), file = r.run + cat("/out-of-memory-rank-", c.ranks - 1, ".pickle");
+      if (said.empty()) {  // a step has fewer allocations
+        EXPECT_TRUE(warned("injected faults that did not happen")) << this->said();
+        continue;
+      }
+      ++failed;
+      EXPECT_NE(said.find("out of memory"), std::string::npos) << said;
+      EXPECT_NE(said.find(", peak "), std::string::npos) << said;
+      EXPECT_NE(said.find("largest tensors: "), std::string::npos) << said;
+      EXPECT_NE(said.find(file), std::string::npos) << said;
+      EXPECT_GT(std::filesystem::file_size(file), 1000u);
+    }
+    EXPECT_EQ(failed, 5) << c.name;
+  }
+}
+
+TEST_F(Faults, NoSnapshotIsWrittenWhereNoneIsWanted) {
+  TrainRequest r = request("off", {"oom:step=1,call=5"}, 1);
+  r.oom_snapshot = "off";
+  const std::string said = run(r);
+  EXPECT_NE(said.find("out of memory"), std::string::npos) << said;
+  EXPECT_EQ(said.find("memory_viz"), std::string::npos) << said;
+  EXPECT_FALSE(std::filesystem::exists(r.run + "/out-of-memory-rank-0.pickle"));
+  r.oom_snapshot = folder / "there.pickle";
+  r.run = folder / "on";
+  EXPECT_NE(run(r).find(r.oom_snapshot), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(r.oom_snapshot));
+}
+
 }  // namespace
 }  // namespace kiln::cli

@@ -255,24 +255,35 @@ TEST(TokenFiles, OfAFolderWithoutAManifest) {
             std::string::npos);
 }
 
-// More than 2^31 tokens, more than 4 GiB, on a sparse file: offsets must not wrap.
+// More than 2^32 tokens, more than 8 GiB, on a sparse file: offsets must not wrap where tokens or bytes pass
+// 2^31 and 2^32.
 TEST(TokenShard, OffsetsBeyondFourGigabytes) {
   const TempFolder folder;
   const std::string path = folder.write("big.bin", "");
-  const int64_t count = (int64_t{1} << 31) + 1000;
+  const int64_t count = (int64_t{1} << 32) + 1000;
   std::error_code error;
   std::filesystem::resize_file(path, static_cast<std::uintmax_t>(count) * 2, error);
-  if (error) GTEST_SKIP() << "no sparse file of 4 GiB here: " << error.message();
+  if (error) GTEST_SKIP() << "no sparse file of 8 GiB here: " << error.message();
+  // Two tokens around each place, and the last two.
+  const int64_t places[] = {int64_t{1} << 30, int64_t{1} << 31, int64_t{1} << 32, count - 1};
   {
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp((count - 2) * 2);
-    file << packed<uint16_t>({7, 8});
+    uint16_t next = 7;
+    for (const int64_t place : places) {
+      file.seekp((place - 1) * 2);
+      file << packed<uint16_t>({next, static_cast<uint16_t>(next + 1)});
+      next = static_cast<uint16_t>(next + 2);
+    }
   }
   const TokenShard shard(path);
   EXPECT_EQ(shard.size(), count);
-  std::vector<int32_t> ids(3);
-  shard.read(count - 3, ids, 100);
-  EXPECT_EQ(ids, (std::vector<int32_t>{0, 7, 8}));
+  int32_t next = 7;
+  for (const int64_t place : places) {
+    std::vector<int32_t> ids(3);
+    shard.read(place - 2, ids, 100);
+    EXPECT_EQ(ids, (std::vector<int32_t>{0, next, next + 1})) << place;
+    next += 2;
+  }
 }
 
 }  // namespace

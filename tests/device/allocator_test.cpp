@@ -147,9 +147,10 @@ TEST_F(AllocatorTest, LiveAndPeakPerTag) {
 }
 
 TEST_F(AllocatorTest, ReportNamesTheTagsInUse) {
-  EXPECT_EQ(allocator_.report(), "in use 0 B, reserved 0 B");
+  EXPECT_EQ(allocator_.report(), "in use 0 B, reserved 0 B, peak 0 B");
   const Buffer p = get(3 * 512, Tag::param), d = get(512, Tag::data);
-  EXPECT_EQ(allocator_.report(), "in use 2.00 KiB (param 1.50 KiB, data 512 B), reserved 2.00 MiB");
+  EXPECT_EQ(allocator_.report(),
+            "in use 2.00 KiB (param 1.50 KiB, data 512 B), reserved 2.00 MiB, peak 2.00 KiB");
 }
 
 TEST_F(AllocatorTest, ReleaseCachedGivesWholeFreeSegmentsBack) {

@@ -81,7 +81,7 @@ class Case:
         """What the run has printed, without times and places."""
         page = json.loads(text)
         return {k: v for k, v in page.items()
-                if k not in ("tokens_per_s", "step_ms", "load", "start_seconds", "effective_training", "of_peak", "host_wait_ms", "stall_ms", "checkpoint", "run", "metrics")}
+                if k not in ("tokens_per_s", "step_ms", "load", "start_seconds", "effective_training", "of_peak", "host_wait_ms", "data_wait_share", "stall_ms", "checkpoint", "run", "metrics")}
 
     def files_of(self, run):
         """The tensors of each checkpoint that counts as one."""
@@ -186,7 +186,7 @@ def main():
     parser.add_argument("kiln")
     parser.add_argument("shim")
     parser.add_argument("--every", action="store_true")
-    parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--at")

@@ -42,6 +42,27 @@ class Snapshot(unittest.TestCase):
         left = sum(b["size"] for s in self.snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated")
         self.assertEqual(left, in_use)
 
+    def test_what_memory_held_when_it_ran_out(self):
+        folder = Path(self.folder.name)
+        (folder / "text").write_text("the cat sat on the mat and the dog on the log\n" * 60)
+        file = folder / "oom.pickle"
+        command = [PROGRAM, "train", "--text", str(folder / "text"), "--out", str(folder / "run"), "--size", "nano", "--steps",
+                   "2", "--batch", "2", "--ctx", "16", "--device", "cpu", "--oom-snapshot", str(file), "--inject",
+                   "oom:step=2,call=60"]
+        run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "KILN_ALLOC": "caching"})
+        self.assertEqual(run.returncode, 1, run.stderr)
+        said = [line for line in run.stderr.splitlines() if line.startswith("kiln: ")]
+        self.assertEqual(len(said), 1, run.stderr)
+        self.assertIn(str(file), said[0])
+        snapshot = pickle.loads(file.read_bytes())
+        self.assertEqual(snapshot["device_traces"][0][-1]["action"], "oom")
+        for segment in snapshot["segments"]:
+            self.assertEqual(sum(b["size"] for b in segment["blocks"]), segment["total_size"])
+        held = [b for s in snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
+        self.assertGreater(len(held), 5)
+        largest = max(held, key=lambda b: b["size"])
+        self.assertIn(largest["user_metadata"].split("[")[1].rstrip("]"), said[0].split("largest tensors: ")[1])
+
     def test_pytorch_reads_it(self):
         try:
             from torch.cuda import _memory_viz

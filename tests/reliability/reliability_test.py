@@ -60,6 +60,6 @@ kinds = {name: tuple(re.findall(r'"(\w+)"', keys))
          for name, keys in re.findall(r'\{"(\w+)",\s*FaultKind::\w+,\s*\{([^}]*)\}', source)}
 page = tool.PAGE.read_text()
 shown = {name: tuple(re.findall(r"`(\w+)`", keys)) for name, keys in re.findall(r"^\| `(\w+)` \| ((?:`\w+` ?)+)\|", page, re.M)}
-expect(len(kinds) == 7 and kinds == shown, f"kinds of the program: {kinds}; of the page: {shown}")
+expect(len(kinds) == 8 and kinds == shown, f"kinds of the program: {kinds}; of the page: {shown}")
 points = re.findall(r'\{"([\w.]+)", FaultPoint::', source)
 expect(len(points) == 11 and all(f"`{p}`" in page for p in points), f"the page does not have every point of {points}")

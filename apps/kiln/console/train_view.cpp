@@ -80,6 +80,7 @@ void ConsoleView::on_step(const StepReport& r) {
     tokens_ += r.tokens;
     ++input_.steps;
     input_.host += r.host_wait_ms;
+    input_.seconds += r.seconds;
     input_.measured += r.stall_ms ? 1 : 0;
     input_.device += r.stall_ms.value_or(0);
   }

@@ -15,6 +15,8 @@ namespace kiln::cli {
 struct InputTimes {
   int64_t steps = 0, measured = 0;  // of the steps, those whose device was measured
   double host = 0, device = 0;      // ms, summed over all steps
+  double seconds = 0;               // of the steps themselves
+  double host_share() const { return seconds > 0 ? host / 1e3 / seconds : 0; }
   double host_wait_ms() const { return host / static_cast<double>(steps); }  // a step
   std::optional<double> stall_ms() const {
     return measured == 0 ? std::optional<double>() : device / static_cast<double>(measured);

@@ -66,24 +66,35 @@ std::vector<TensorFile> tensor_files(const HfConfig& config, const Optimizer& op
   return files;
 }
 
-void write_texts(const std::string& folder, const RunFolder& run, const CheckpointParts& parts,
-                 const TrainState& state, std::vector<ManifestFile> files) {
-  Manifest manifest{state.step(), run.generation(), std::move(files)};
-  if (parts.tokenizer) save_tokenizer(*parts.tokenizer, folder);
-  write_file_atomically((fs::path(folder) / kStateFile).string(), train_state_json(state));
+SaveTexts save_texts(const RunFolder* run, const CheckpointParts& parts, const TrainState& state, int keep) {
+  return {run, saved_config(parts), parts.tokenizer, state, keep};
+}
+
+std::string SaveTexts::folder() const {
+  return (fs::path(run->checkpoints()) / checkpoint_name(state.step())).string();
+}
+
+std::string SaveTexts::temporary() const { return cat(folder(), ".tmp.", run->generation()); }
+
+void write_texts(const SaveTexts& save, std::vector<ManifestFile> files) {
+  const std::string folder = save.temporary();
+  Manifest manifest{save.state.step(), save.run->generation(), std::move(files)};
+  if (save.tokenizer) save_tokenizer(*save.tokenizer, folder);
+  write_file_atomically((fs::path(folder) / kStateFile).string(), train_state_json(save.state));
   for (const char* name : {kHfIndexName, "config.json", "tokenizer.json", kStateFile}) {
     if (fs::exists(fs::path(folder) / name)) manifest.files.push_back(describe_file(folder, name));
   }
   write_file_atomically((fs::path(folder) / Manifest::kName).string(), manifest_text(manifest));
 }
 
-void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name) {
-  run.check_still_held();
+void publish(const SaveTexts& save) {
+  const std::string temporary = save.temporary(), final_name = save.folder();
+  save.run->check_still_held();
   if (!FileWatchGuard::allows(FileOp::rename, final_name) ||
       ::rename(temporary.c_str(), final_name.c_str()) != 0)
     throw Error(cat("cannot rename ", temporary, " to ", final_name, ": ", std::strerror(errno)));
   // The second: it may be new itself.
-  if (!sync_folder_of(final_name) || !sync_folder_of(run.checkpoints())) {
+  if (!sync_folder_of(final_name) || !sync_folder_of(save.run->checkpoints())) {
     const int why = errno;
     (void)std::rename(final_name.c_str(),
                       temporary.c_str());  // it may or may not be on disk: it is not there

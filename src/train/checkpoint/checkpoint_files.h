@@ -16,6 +16,19 @@ namespace kiln {
 // config.json of the model as it is saved: fp32.
 HfConfig saved_config(const CheckpointParts& parts);
 
+// Of one save: what is there besides tensors. Nothing in it changes while training continues.
+struct SaveTexts {
+  const RunFolder* run;  // of the first rank
+  HfConfig config;
+  const Tokenizer* tokenizer;
+  TrainState state;
+  int keep;
+
+  std::string folder() const;     // its final name
+  std::string temporary() const;  // and the one until then
+};
+SaveTexts save_texts(const RunFolder* run, const CheckpointParts& parts, const TrainState& state, int keep);
+
 // A file of tensors, to the byte, before any is written.
 struct TensorFile {
   std::string name;
@@ -35,10 +48,9 @@ std::vector<SafetensorsDeclaration> state_declarations(const Optimizer& optimize
 std::vector<TensorFile> tensor_files(const HfConfig& config, const Optimizer& optimizer);
 
 // Tokenizer, state and manifest; config.json is there already. `files` are those of the tensors.
-void write_texts(const std::string& folder, const RunFolder& run, const CheckpointParts& parts,
-                 const TrainState& state, std::vector<ManifestFile> files);
+void write_texts(const SaveTexts& save, std::vector<ManifestFile> files);
 
 // Under its final name, and on disk as that.
-void publish(const RunFolder& run, const std::string& temporary, const std::string& final_name);
+void publish(const SaveTexts& save);
 
 }  // namespace kiln

@@ -2,7 +2,6 @@
 // makes them; each rank writes its pieces into their places and sends what they add to the tensors'
 // checksums; the first combines those, writes the manifest and publishes the folder.
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -10,12 +9,10 @@
 
 #include "base/crc32c.h"
 #include "base/folder.h"
-#include "base/on_exit.h"
 #include "base/placed_file.h"
 #include "dist/launch/rank_agreement.h"
-#include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/checkpoint_names.h"
-#include "train/checkpoint/optimizer_values.h"
+#include "train/checkpoint/pending_save.h"
 
 namespace kiln {
 namespace {
@@ -37,32 +34,38 @@ struct OwnSlice {
   int64_t at;
 };
 
-class RankSave {
+class RankSave final : public PendingSave {
  public:
-  explicit RankSave(const CheckpointParts& parts)
+  RankSave(const RunFolder* run, const CheckpointParts& parts, SaveSources sources, const TrainState& state,
+           int keep)
       : ctx_(parts.ctx),
         comm_(*parts.comm),
-        config_(saved_config(parts)),
-        files_(tensor_files(config_, parts.optimizer)),
-        weights_(parts.ctx, parts.model.params()) {
+        texts_(save_texts(run, parts, state, keep)),
+        files_(tensor_files(texts_.config, parts.optimizer)),
+        sources_(std::move(sources)) {
     int64_t tensor = 0;
     for (std::size_t f = 0; f + 1 < files_.size(); ++f) {  // the last is the optimizer's
-      for (const SafetensorsDeclaration& t : files_[f].tensors) list(weights_, t.name, tensor++);
+      for (const SafetensorsDeclaration& t : files_[f].tensors) list(*sources_.weights, t.name, tensor++);
     }
-    const std::vector<WeightSpec> specs = weight_specs(config_.model);
-    for (const OptimizerState& state : parts.optimizer.state()) {
-      OptimizerValues& values = state_.emplace_back(parts.ctx, parts.model.params(), parts.optimizer, state);
-      for (const WeightSpec& w : specs) list(values, w.name, tensor++);
+    const std::vector<WeightSpec> specs = weight_specs(texts_.config.model);
+    for (const auto& [name, values] : sources_.state) {
+      for (const WeightSpec& w : specs) list(*values, w.name, tensor++);
     }
     checksums_.resize(static_cast<std::size_t>(tensor));
   }
+  // After the rename there is nothing left to remove.
+  ~RankSave() override {
+    if (first() && !temporary_.empty()) remove_tree(temporary_);
+  }
 
-  void create(const std::string& folder) const {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) throw Error(cat("cannot make the folder ", folder, ": ", error.message()));
-    for (const TensorFile& f : files_)
-      PlacedFile::create((fs::path(folder) / f.name).string(), f.front, f.bytes);
+  // Collective, as agree() and share() are.
+  void begin() {
+    folder_ = all_gather_text(ctx_, comm_, first() ? texts_.folder() : "", "checkpoint folder").front();
+    temporary_ = all_gather_text(ctx_, comm_, first() ? texts_.temporary() : "", "checkpoint folder").front();
+    all_or_throw(ctx_, comm_, "checkpoint begin", [&] {
+      if (first()) create();
+    });
+    agree();
   }
 
   // Who writes what: of what several have, one rank, another for each tensor.
@@ -86,13 +89,17 @@ class RankSave {
     check_complete();
   }
 
-  void write(const std::string& folder) {
+  void write() override {
     std::vector<std::optional<PlacedFile>> open(files_.size());
+    const auto open_file = [&](std::size_t file) {
+      if (!open[file]) open[file].emplace((fs::path(temporary_) / files_[file].name).string());
+    };
+    for (std::size_t f = 0; f < files_.size() && first(); ++f) open_file(f);  // to sync what create() wrote
     std::vector<float> piece;
     for (const OwnSlice& s : own_) {
       if (writers_.at(s.slice) != comm_.rank()) continue;
       const std::size_t file = place_of(s.slice.tensor).first;
-      if (!open[file]) open[file].emplace((fs::path(folder) / files_[file].name).string());
+      open_file(file);
       const ElementRuns& elements = s.slice.elements;
       // Many runs leave the device in one copy; in the file each has its own place.
       for (int64_t done = 0; done < elements.count(); done += kElements) {
@@ -111,8 +118,8 @@ class RankSave {
     }
   }
 
-  // Of all ranks' parts, tensor by tensor.
-  void share_checksums() {
+  // Checksums of all ranks' parts, tensor by tensor.
+  void share() override {
     const std::vector<double> mine(checksums_.begin(), checksums_.end());
     std::fill(checksums_.begin(), checksums_.end(), 0);
     for (const std::vector<double>& rank : all_gather_numbers(ctx_, comm_, mine, "checkpoint checksums")) {
@@ -120,7 +127,29 @@ class RankSave {
     }
   }
 
-  std::vector<ManifestFile> describe(const std::string& folder) const {
+  void publish(const Warn& warn) override {
+    if (!first()) return;
+    write_hf_texts(temporary_, texts_.config, hf_files(texts_.config));
+    write_texts(texts_, describe());
+    kiln::publish(texts_);
+    retire_checkpoints(*texts_.run, texts_.state.step(), texts_.keep, warn);
+  }
+
+  const std::string& folder() const override { return folder_; }
+
+ private:
+  bool first() const { return texts_.run != nullptr; }
+
+  // Not synced yet: write() does it.
+  void create() const {
+    std::error_code error;
+    fs::create_directories(temporary_, error);
+    if (error) throw Error(cat("cannot make the folder ", temporary_, ": ", error.message()));
+    for (const TensorFile& f : files_)
+      PlacedFile::create((fs::path(temporary_) / f.name).string(), f.front, f.bytes);
+  }
+
+  std::vector<ManifestFile> describe() const {
     std::vector<ManifestFile> described;
     std::size_t tensor = 0;
     for (const TensorFile& f : files_) {
@@ -128,14 +157,11 @@ class RankSave {
       tensors.reserve(f.tensors.size());
       for (const SafetensorsDeclaration& t : f.tensors)
         tensors.push_back({t.name, t.bytes(), checksums_[tensor++]});
-      described.push_back(describe_file(folder, f.name, std::move(tensors)));
+      described.push_back(describe_file(temporary_, f.name, std::move(tensors)));
     }
     return described;
   }
 
-  const HfConfig& config() const { return config_; }
-
- private:
   void list(NamedValues& values, const std::string& weight, int64_t tensor) {
     for (const ValuePiece& p : values.pieces(weight)) own_.push_back({{tensor, p.elements}, &values, p.at});
   }
@@ -195,10 +221,10 @@ class RankSave {
 
   RankContext& ctx_;
   Communicator& comm_;
-  HfConfig config_;
+  SaveTexts texts_;
   std::vector<TensorFile> files_;
-  ParamValues weights_;
-  std::deque<OptimizerValues> state_;  // own_ points into it
+  SaveSources sources_;  // own_ points into it
+  std::string folder_, temporary_;
   std::vector<OwnSlice> own_;
   std::map<Slice, int> writers_;     // ranks
   std::vector<uint32_t> checksums_;  // of tensors: what this rank adds to them, then those of all
@@ -206,38 +232,26 @@ class RankSave {
 
 }  // namespace
 
+std::unique_ptr<PendingSave> begin_save_of_ranks(const RunFolder* run, const CheckpointParts& parts,
+                                                 SaveSources sources, const TrainState& state, int keep) {
+  if ((parts.comm->rank() == 0) != (run != nullptr))
+    throw Error("of the ranks that save, the first and no other has the run's folder");
+  std::unique_ptr<RankSave> save;
+  all_or_throw(parts.ctx, *parts.comm, "checkpoint plan",
+               [&] { save = std::make_unique<RankSave>(run, parts, std::move(sources), state, keep); });
+  save->begin();
+  return save;
+}
+
 std::string save_checkpoint_of_ranks(const RunFolder* run, const CheckpointParts& parts,
                                      const TrainState& state, int keep, const Warn& warn) {
   RankContext& ctx = parts.ctx;
   Communicator& comm = *parts.comm;
-  const bool first = comm.rank() == 0;
-  if (first != (run != nullptr))
-    throw Error("of the ranks that save, the first and no other has the run's folder");
-  const std::string name =
-      first ? (fs::path(run->checkpoints()) / checkpoint_name(state.step())).string() : "";
-  const std::string folder = all_gather_text(ctx, comm, name, "checkpoint folder").front();
-  const std::string temporary =
-      all_gather_text(ctx, comm, first ? cat(folder, ".tmp.", run->generation()) : "", "checkpoint folder")
-          .front();
-  const OnExit leave([&] {  // after the rename there is nothing left to remove
-    if (first) remove_tree(temporary);
-  });
-  std::optional<RankSave> save;
-  all_or_throw(ctx, comm, "checkpoint begin", [&] {
-    save.emplace(parts);
-    if (first) save->create(temporary);
-  });
-  save->agree();
-  all_or_throw(ctx, comm, "checkpoint write", [&] { save->write(temporary); });
-  save->share_checksums();
-  all_or_throw(ctx, comm, "checkpoint end", [&] {
-    if (!first) return;
-    write_hf_texts(temporary, save->config(), hf_files(save->config()));
-    write_texts(temporary, *run, parts, state, save->describe(temporary));
-    publish(*run, temporary, folder);
-  });
-  if (first) retire_checkpoints(*run, state.step(), keep, warn);
-  return folder;
+  const auto save = begin_save_of_ranks(run, parts, device_sources(parts), state, keep);
+  all_or_throw(ctx, comm, "checkpoint write", [&] { save->write(); });
+  save->share();
+  all_or_throw(ctx, comm, "checkpoint end", [&] { save->publish(warn); });
+  return save->folder();
 }
 
 }  // namespace kiln

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_reader.h"
 #include "base/mapped_file.h"
+#include "train/checkpoint/checkpoint_format.h"
 
 namespace kiln {
 namespace {
@@ -101,8 +102,8 @@ std::string manifest_text(const Manifest& m) {
       file["tensors"].push_back({{"name", t.name}, {"bytes", t.bytes}, {"crc32c", hex(t.crc32c)}});
     files.push_back(std::move(file));
   }
-  std::string text = cat("{\n\"format\": 1,\n\"step\": ", m.step, ",\n\"generation\": ", m.generation,
-                         ",\n\"files\": ", files.dump(1), ",\n");
+  std::string text = cat("{\n\"format\": ", kCheckpointFormat, ",\n\"step\": ", m.step,
+                         ",\n\"generation\": ", m.generation, ",\n\"files\": ", files.dump(1), ",\n");
   return text + closing_line(crc32c(std::as_bytes(std::span(text))));
 }
 
@@ -111,12 +112,11 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
   const std::string_view body = text.substr(0, text.size() - std::min(closing, text.size()));
   if (text.substr(body.size()) != closing_line(crc32c(std::as_bytes(std::span(body)))))
     throw Error(cat(source, " is damaged: its own checksum does not match"));
-  const Json document = parse_json(text, {.max_bytes = kMostBytes}, source);
+  Json document = parse_json(text, {.max_bytes = kMostBytes}, source);
+  migrate(document, CheckpointPart::manifest, source);
   const JsonValue root(document, source);
   static constexpr std::string_view kKeys[] = {"format", "step", "generation", "files", "crc32c"};
   root.check_keys(kKeys);
-  if (root.at("format").integer(0, 1 << 30) != 1)
-    root.at("format").fail(cat("is ", root.at("format").integer(0, 1 << 30), "; this kiln reads 1"));
   Manifest m;
   m.step = root.at("step").integer(0, kMostSteps);
   m.generation = root.at("generation").unsigned_integer();

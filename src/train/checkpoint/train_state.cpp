@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/json_reader.h"
+#include "train/checkpoint/checkpoint_format.h"
 
 namespace kiln {
 namespace {
@@ -69,7 +70,7 @@ RunIdentity run_identity(const JsonValue& json) {
 }  // namespace
 
 std::string train_state_json(const TrainState& s) {
-  Json page = {{"format", 1},
+  Json page = {{"format", kCheckpointFormat},
                {"scalars", to_json(s.scalars)},
                {"loader", to_json(s.loader)},
                {"identity", to_json(s.identity)},
@@ -83,10 +84,9 @@ std::string train_state_json(const TrainState& s) {
 }
 
 TrainState parse_train_state(std::string_view text, std::string_view source) {
-  const Json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 1000}, source);
+  Json document = parse_json(text, {.max_bytes = kMostBytes, .max_values = 1000}, source);
+  migrate(document, CheckpointPart::state, source);
   const JsonValue root(document, source);
-  if (const int64_t format = root.at("format").integer(0, 1 << 30); format != 1)
-    root.at("format").fail(cat("is ", format, "; this kiln reads 1"));
   TrainState s;
   s.scalars = step_scalars(root.at("scalars"));
   s.loader = loader_state(root.at("loader"));

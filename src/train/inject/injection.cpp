@@ -88,7 +88,7 @@ constexpr FaultKeyRow kKeys[] = {
      [](Injection& i, const std::string& name, const std::string& text) {
        read_count<&Injection::bit>(i, name, text, 0, 63);
      }},
-    {"call", "N", "which of the save's writes or fsyncs (default 1)",
+    {"call", "N", "which of the save's writes or fsyncs, or of the step's allocations (default 1)",
      [](Injection& i, const std::string& name, const std::string& text) {
        read_count<&Injection::call>(i, name, text, 1, 1 << 30);
      }}};
@@ -127,7 +127,12 @@ const FaultKindRow kKinds[] = {{"kill",
                                 FaultKind::eio,
                                 {"rank", "step", "call"},
                                 "an fsync of the save after the step fails",
-                                "eio:step=10,call=2"}};
+                                "eio:step=10,call=2"},
+                               {"oom",
+                                FaultKind::oom,
+                                {"rank", "step", "call"},
+                                "an allocation of the step finds the device full",
+                                "oom:rank=1,step=7,call=20"}};
 
 [[noreturn]] void refuse(std::string_view text, const std::string& what, const std::string& hint = {}) {
   throw Error(cat("--inject ", text, ": ", what), hint, ErrorKind::usage);

@@ -10,7 +10,7 @@
 
 namespace kiln {
 
-enum class FaultKind : uint8_t { kill, stall, slow, nan, flip, enospc, eio };
+enum class FaultKind : uint8_t { kill, stall, slow, nan, flip, enospc, eio, oom };
 
 // Where in a run: in the order in which a rank comes by. Those of a save are before its first write, its
 // first fsync, the rename of its manifest, the rename of its folder, and the clearing of older ones.
@@ -44,7 +44,7 @@ struct Injection {
   std::string tensor;     // a part of its name; empty: the first of the first block
   int64_t element = 0;
   int bit = 0;
-  int call = 1;  // of a save's writes or fsyncs, which one
+  int call = 1;  // of a save's writes or fsyncs, or of the step's allocations, which one
 };
 
 struct FaultKindRow {

@@ -68,16 +68,17 @@ void Injector::end_rank(Fault& fault) {
   }
 }
 
-void Injector::reach(FaultPoint point) {
+// A fault has one point, so the thread of a save and that of training never touch the same one.
+void Injector::reach(FaultPoint point, int64_t step) {
   const auto here = [&](Fault& f) {
-    const bool step = f.what.step == 0 || f.what.step == step_;
-    if (f.what.point == point && step) end_rank(f);
+    const bool now = f.what.step == 0 || f.what.step == step;
+    if (f.what.point == point && now) end_rank(f);
   };
   for_each(FaultKind::kill, here);
   for_each(FaultKind::stall, here);
 }
 
-void Injector::at(FaultPoint point) { reach(point); }
+void Injector::at(FaultPoint point) { reach(point, step_); }
 
 void Injector::before_step(int64_t step) {
   step_ = step;
@@ -91,9 +92,15 @@ void Injector::before_step(int64_t step) {
   };
   for_each(FaultKind::flip, now);
   for_each(FaultKind::nan, now);
+  for_each(FaultKind::oom, [&](Fault& f) {
+    if (f.what.step == step) ctx_.allocator().fail_at(f.what.call);
+  });
 }
 
-void Injector::after_step(int64_t) { in_step_ = false; }
+void Injector::after_step(int64_t) {
+  in_step_ = false;
+  ctx_.allocator().fail_at(0);  // of a step with fewer allocations
+}
 
 void Injector::on_op_begin(RankContext& ctx, const OpEvent&) {
   if (depth_++ == 0) op_begin_ = Clock::now();
@@ -102,9 +109,9 @@ void Injector::on_op_begin(RankContext& ctx, const OpEvent&) {
   if (phase == Phase::forward && last_phase_ != Phase::forward)
     planted_ = bucket_planted_ = false;  // a replay, say
   last_phase_ = phase;
-  if (phase == Phase::forward) reach(FaultPoint::forward);
-  if (phase == Phase::backward) reach(FaultPoint::backward);
-  if (phase == Phase::update) reach(FaultPoint::update);
+  if (phase == Phase::forward) reach(FaultPoint::forward, step_);
+  if (phase == Phase::backward) reach(FaultPoint::backward, step_);
+  if (phase == Phase::update) reach(FaultPoint::update, step_);
 }
 
 void Injector::on_op_end(RankContext& ctx, const OpEvent& event) {
@@ -136,7 +143,7 @@ bool Injector::reduces_gradients(const CommCall& call) const {
 }
 
 void Injector::on_call_begin(const CommCall& call) {
-  if (reduces_gradients(call)) reach(FaultPoint::reduce);
+  if (reduces_gradients(call)) reach(FaultPoint::reduce, step_);
 }
 
 void Injector::on_call_end(const CommCall& call, Stream stream) {
@@ -195,17 +202,17 @@ void Injector::damage_weight(Fault& fault) {
 
 // Of a save: its writes and fsyncs are counted, its renames are told apart by what they name.
 int Injector::before(FileOp op, std::string_view path) {
-  if (op == FileOp::write && path.ends_with("/latest")) reach(FaultPoint::save_retire);
-  if (op == FileOp::write) reach(FaultPoint::save);
-  if (op == FileOp::sync) reach(FaultPoint::save_sync);
-  if (op == FileOp::rename && path.ends_with("/manifest.json")) reach(FaultPoint::save_manifest);
+  if (op == FileOp::write && path.ends_with("/latest")) reach(FaultPoint::save_retire, saved_step_);
+  if (op == FileOp::write) reach(FaultPoint::save, saved_step_);
+  if (op == FileOp::sync) reach(FaultPoint::save_sync, saved_step_);
+  if (op == FileOp::rename && path.ends_with("/manifest.json")) reach(FaultPoint::save_manifest, saved_step_);
   if (op == FileOp::rename && path.find("/step-") != std::string_view::npos &&
       path.find(".tmp.") == std::string_view::npos)
-    reach(FaultPoint::save_publish);
+    reach(FaultPoint::save_publish, saved_step_);
   int why = 0;
   const auto count = [&](FileOp counted, int fails_with) {
     return [&why, this, op, counted, fails_with](Fault& f) {
-      if (op != counted || f.what.step != step_ || ++f.calls != f.what.call) return;
+      if (op != counted || f.what.step != saved_step_ || ++f.calls != f.what.call) return;
       f.happened = true;
       why = fails_with;
     };

@@ -37,6 +37,7 @@ class Injector final : public OpObserver, public CommObserver, public FileWatch,
   void on_call_begin(const CommCall& call) override;
   void on_call_end(const CommCall& call, Stream stream) override;
   int before(FileOp op, std::string_view path) override;
+  void begin_save(int64_t step) override { saved_step_ = step; }
 
   std::vector<std::string> not_happened() const;  // as they were spelled
 
@@ -50,7 +51,7 @@ class Injector final : public OpObserver, public CommObserver, public FileWatch,
   template <class Do>
   void for_each(FaultKind kind, Do what_to_do);
   void end_rank(Fault& fault);
-  void reach(FaultPoint point);
+  void reach(FaultPoint point, int64_t step);
   void plant(Fault& fault, const Tensor& t, Stream stream);
   void damage_weight(Fault& fault);
   bool reduces_gradients(const CommCall& call) const;
@@ -59,6 +60,7 @@ class Injector final : public OpObserver, public CommObserver, public FileWatch,
   ParamStore* params_ = nullptr;
   std::vector<Fault> faults_;
   std::atomic<int64_t> step_ = 0;  // the one that runs, or was the last
+  std::atomic<int64_t> saved_step_ = 0;
   std::atomic<bool> in_step_ = false;
   bool planted_ = false;  // in this pass over the step
   std::atomic<bool> bucket_planted_ = false;

@@ -104,6 +104,19 @@ int take_lock(const std::string& path) {
   }
 }
 
+// Whether it was made, with those above it that were not there. A checkpoint is safe from a power cut only
+// where the names of all folders on the way to it are: each new one's is synced to disk, where its parent can
+// be read.
+bool make_lasting_folder(const fs::path& path, std::error_code& error) {
+  std::vector<fs::path> made;
+  for (fs::path p = fs::absolute(path); !p.empty() && !fs::exists(p, error) && p != p.parent_path();
+       p = p.parent_path())
+    made.push_back(p);
+  const bool is_new = fs::create_directories(path, error);
+  for (const fs::path& p : made) (void)sync_folder_of(p.string());
+  return is_new;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(NotOpen, std::string path) : path_(std::move(path)) {
@@ -117,7 +130,7 @@ RunFolder::RunFolder(std::string path) : RunFolder(NotOpen{}, std::move(path)) {
 
 void RunFolder::open() {
   std::error_code error;
-  made_ = fs::create_directories(path_, error);
+  made_ = make_lasting_folder(path_, error);
   if (error)
     throw Error(cat("cannot make the folder ", path_, ": ", error.message()),
                 "name a folder that can be written with --out");

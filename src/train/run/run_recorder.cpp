@@ -56,6 +56,7 @@ void RunRecorder::on_step(const StepReport& r) {
   warm_ = true;
   metrics_.on_step(r);
   view_.on_step(r);
+  saver_.poll(r.step);
 }
 
 void RunRecorder::on_evaluation(int64_t step, const Evaluation& e) {
@@ -67,7 +68,6 @@ void RunRecorder::on_save(const StepScalars& last) {
   state_.scalars = last;
   if (!request_.overfit) state_.loader = loader_.state();  // else the first batch is always the one
   saver_.save(state_);
-  if (!saver_.error()) view_.on_saved(last.attempt, saver_.last_good());
 }
 
 void RunRecorder::on_sample(int64_t step) {

@@ -45,6 +45,7 @@ class RunRecorder final : public RunListener {
 class SavingRank final : public RunListener {
  public:
   SavingRank(CheckpointManager& saver, TrainState state) : saver_(saver), state_(std::move(state)) {}
+  void on_step(const StepReport& r) override { saver_.poll(r.step); }
   void on_save(const StepScalars& last) override {
     state_.scalars = last;
     saver_.save(state_);

@@ -54,10 +54,12 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::optional<int64_t> save_every;  // a tenth of the steps, from 50 to 1000
   int keep = 3;
   bool stop_on_save_error = false;
+  bool async_save = false;  // written by a thread, from a copy, while training continues
   OnNonFinite on_non_finite = OnNonFinite::stop;  // a step whose loss or gradients are not finite
   int64_t max_skips = 10;                         // such steps in a row; one more ends the run
   int64_t check_replicas = 0;       // steps between comparisons of what ranks hold alike; 0: never
   std::vector<std::string> inject;  // faults, as parse_injection takes them
+  std::string oom_snapshot;         // a file; empty: in the run's folder; off
   int64_t sample_every = 0;         // steps; 0: only after the last
   int64_t sample_tokens = 80;       // 0: never
   std::string prompt;               // empty: the beginning of a line

@@ -124,6 +124,8 @@ void add_run_options(Options& o, TrainRequest& r) {
   o.opt("--on-save-error", r.stop_on_save_error, on_save_error_form(),
         "continue, or stop, when a checkpoint cannot be written")
       .was_value("go-on", "continue");
+  o.opt("--async-save", r.async_save,
+        "save from a copy in host memory, on a thread of its own, while training continues");
   o.opt("--on-non-finite", r.on_non_finite, kOnNonFinite,
         "at a step whose loss or gradients are not finite: {}; dump stops too, and keeps what the step was "
         "made of");
@@ -131,7 +133,12 @@ void add_run_options(Options& o, TrainRequest& r) {
         "steps in a row that --on-non-finite skip leaves out; one more ends the run");
   o.opt("--check-replicas", r.check_replicas, between<int64_t>(0, kMany),
         "steps between comparisons of what ranks hold alike; 0: never");
-  o.opt("--inject", r.inject, "fault to inject, to test a set-up: kill, stall, slow, nan, flip, enospc, eio")
+  o.opt("--oom-snapshot", r.oom_snapshot,
+        "what device memory held when it ran out, for pytorch.org/memory_viz; off: none")
+      .value("FILE|off")
+      .unset("out-of-memory-rank-N.pickle in the run's folder");
+  o.opt("--inject", r.inject,
+        "fault to inject, to test a set-up: kill, stall, slow, nan, flip, enospc, eio, oom")
       .value("KIND:KEY=VALUE,...")
       .repeat()
       .unset("none")

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "device/device_room.h"
 #include "device/gpu_info.h"
 #include "dist/launch/transports.h"
@@ -62,7 +63,19 @@ TrainingRank::TrainingRank(const TrainRequest& request, RankContext& ctx, Commun
       warn_([&view](const std::string& line) { view.on_warning(line); }) {}
 
 TrainOutcome TrainingRank::run() {
+  try {
+    return run_through();
+  } catch (const Error& e) {
+    if (!memory_watch_ || memory_watch_->said().empty()) throw;
+    const std::string what = e.what();  // it names the largest blocks by tag alone: here they have names
+    throw Error(cat(what.substr(0, what.find("; largest: ")), "; ", memory_watch_->said()), e.hint(),
+                e.kind());
+  }
+}
+
+TrainOutcome TrainingRank::run_through() {
   inject_faults();
+  watch_memory();
   text_ = &share_.text(request_, ctx_.pool());
   if (any_rank(ctx_, comm_, stop_)) return {};
   share_out(*text_);
@@ -117,7 +130,8 @@ void TrainingRank::choose_prefetch() {
                        false,
                        request_.strategy,
                        sharing_,
-                       comm_.options()};
+                       comm_.options(),
+                       request_.async_save};
   memory.layout.tensor_ranks = request_.tensor_ranks;
   const double free_memory =
       first_ ? static_cast<double>(free_memory_on(ctx_.device())) / ranks_on_device(ctx_, comm_) : 0;
@@ -142,8 +156,8 @@ void TrainingRank::take_up() {
 }
 
 MemoryRequest TrainingRank::memory_request() const {
-  return {config_,           layout_,  shape_,         text_->validation != nullptr,
-          request_.strategy, sharing_, comm_.options()};
+  return {config_,           layout_,  shape_,          text_->validation != nullptr,
+          request_.strategy, sharing_, comm_.options(), request_.async_save};
 }
 
 RankOptions TrainingRank::planned_rank() const {
@@ -260,6 +274,7 @@ TrainOutcome TrainingRank::train_beside() {
   CheckpointManager saver(nullptr, parts(), save_options(), {});
   SavingRank other(saver, std::move(state_));
   run.run(other, stop_);
+  saver.finish();
   return {};
 }
 
@@ -279,6 +294,10 @@ TrainOutcome TrainingRank::train_and_speak() {
 
   CheckpointManager saver(*folder_, parts(), save_options(), warn_);
   saver.start_from(setup.resumed);
+  saver.on_saved([this](int64_t step, const std::string& at) { view_.on_saved(step, at); });
+  if (request_.async_save)
+    view_.on_note(cat("--async-save keeps a copy of what is saved in host memory: ",
+                      human({saver.staged_bytes()}), comm_.world() > 1 ? " on each rank" : ""));
   RunRecorder keeper(request_, parts(), view_, metrics, saver, *loader_, std::move(state_));
   TrainOutcome outcome = run_steps(run, keeper, saver);
   outcome.steps_now = outcome.steps - setup.first_step;
@@ -296,13 +315,16 @@ TrainOutcome TrainingRank::train_and_speak() {
 }
 
 // Names what is safe in whatever goes wrong from here on.
-TrainOutcome TrainingRank::run_steps(TrainLoop& run, RunRecorder& keeper, const CheckpointManager& saver) {
+TrainOutcome TrainingRank::run_steps(TrainLoop& run, RunRecorder& keeper, CheckpointManager& saver) {
   TrainOutcome outcome;
   try {
     outcome.steps = run.run(keeper, stop_);
+    saver.finish();
   } catch (const Error& e) {
+    saver.abandon();
     throw Error(e.what(), cat(e.hint(), e.hint().empty() ? "" : "; ", what_is_safe(saver)), e.kind());
   } catch (const std::bad_alloc&) {
+    saver.abandon();
     throw Error("out of memory on the host", what_is_safe(saver));
   }
   if (saver.error()) throw Error(cat("the last save failed: ", saver.error()->what()), what_is_safe(saver));

@@ -8,6 +8,7 @@
 #include "dist/launch/parallel_rank.h"
 #include "train/inject/injector.h"
 #include "train/replica_check.h"
+#include "train/run/oom_snapshot.h"
 #include "train/run/run_recorder.h"
 #include "train/run/straggler_watch.h"
 #include "train/run/train_ranks.h"
@@ -23,7 +24,9 @@ class TrainingRank {
   TrainOutcome run();
 
  private:
+  TrainOutcome run_through();
   void inject_faults();                      // where --inject asks for them
+  void watch_memory();                       // for what --oom-snapshot is to hold
   void share_out(const TrainingText& text);  // model and batch among the ranks
   void choose_prefetch();                    // of sharded weights, the same on all ranks
   void choose_what_fits();                   // where that was left to us; the same on all ranks
@@ -45,7 +48,7 @@ class TrainingRank {
   void report_injections();     // those that did not happen
   TrainOutcome train_beside();  // the first rank
   TrainOutcome train_and_speak();
-  TrainOutcome run_steps(TrainLoop& run, RunRecorder& keeper, const CheckpointManager& saver);
+  TrainOutcome run_steps(TrainLoop& run, RunRecorder& keeper, CheckpointManager& saver);
   // Else no rank has the model.
   bool samples() {
     return text_->tokenizer && request_.tensor_ranks == 1 && !place_->strategy().shards_params();
@@ -78,6 +81,7 @@ class TrainingRank {
   std::optional<ReplicaCheck> replicas_;
   std::optional<StragglerWatch> stragglers_;
   std::shared_ptr<Injector> injector_;  // null: nothing is injected
+  std::optional<OomSnapshot> memory_watch_;
   std::unique_ptr<TrainStep> step_;
 };
 

@@ -1,4 +1,6 @@
 // What a rank does about faults: those that --inject asks for, and those that are noticed.
+#include <filesystem>
+
 #include "base/error.h"
 #include "dist/launch/rank_agreement.h"
 #include "dist/launch/transports.h"
@@ -21,6 +23,19 @@ void TrainingRank::inject_faults() {
   }
   injector_ = std::make_shared<Injector>(all, ctx_);
   injector_->at(FaultPoint::init);
+}
+
+// Not on several ranks in one file.
+void TrainingRank::watch_memory() {
+  if (request_.oom_snapshot == "off") return;
+  namespace fs = std::filesystem;
+  fs::path path = fs::path(request_.run) / cat("out-of-memory-rank-", comm_.rank(), ".pickle");
+  if (!request_.oom_snapshot.empty()) {
+    path = request_.oom_snapshot;
+    if (comm_.world() > 1)
+      path.replace_filename(cat(path.stem().string(), "-rank-", comm_.rank(), path.extension().string()));
+  }
+  memory_watch_.emplace(ctx_, path.string());
 }
 
 void TrainingRank::on_bad_step(const BadStep& bad) {
@@ -61,7 +76,7 @@ void TrainingRank::add_hooks(RunOptions& options) {
 }
 
 SaveOptions TrainingRank::save_options() const {
-  return {request_.keep, request_.stop_on_save_error, injector_.get()};
+  return {request_.keep, request_.stop_on_save_error, injector_.get(), request_.async_save};
 }
 
 }  // namespace kiln

@@ -62,10 +62,9 @@ TEST(Injection, EveryPointAndExampleIsTaken) {
 }
 
 TEST(Injection, AMistakeIsNamedWithTheNearestName) {
-  EXPECT_EQ(
-      refusal("kil:step=2"),
-      "--inject kil:step=2: 'kil' is no kind of fault; expected kill, stall, slow, nan, flip, enospc or "
-      "eio | did you mean 'kill'?");
+  EXPECT_EQ(refusal("kil:step=2"),
+            "--inject kil:step=2: 'kil' is no kind of fault; expected kill, stall, slow, nan, flip, enospc, "
+            "eio or oom | did you mean 'kill'?");
   EXPECT_EQ(
       refusal("kill:rnak=1,step=2"),
       "--inject kill:rnak=1,step=2: kill has no key 'rnak'; it takes rank, step or point | did you mean "

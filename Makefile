@@ -69,7 +69,7 @@ test: ## build and run all tests; the CUDA build's where a GPU and nvcc are pres
 	@if nvidia-smi -L >/dev/null 2>&1 && $(INSTALL) cuda 2>/dev/null; then \
 	  $(BUILD_CUDA); echo "testing build-cuda (a GPU is present)"; cd build-cuda; \
 	else \
-	  $(INSTALL) build mpi test; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
+	  $(INSTALL) build mpi test browser; $(CONFIGURE) release; cmake --build --preset release -j$(JOBS); cd build; \
 	fi; set +e; $(CTEST); $(SKIPPED)
 
 .PHONY: test-times

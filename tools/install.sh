@@ -23,6 +23,7 @@ test header:pcre2.h libpcre2-dev by-apt
 test command:zsh zsh by-apt
 test command:fish fish by-apt
 test command:groff groff-base by-apt
+browser command:chromium chromium by-apt
 build command:g++ g++
 build command:cmake cmake
 build command:ninja ninja-build
@@ -44,7 +45,6 @@ check clang_rt:19 libclang-rt-19-dev
 check command:setarch util-linux
 soak command:valgrind valgrind
 soak command:cppcheck cppcheck
-browser command:chromium chromium by-apt
 notebook python:nbconvert python3-nbconvert by-apt
 notebook python:ipykernel python3-ipykernel by-apt
 notebook python:pandas python3-pandas by-apt

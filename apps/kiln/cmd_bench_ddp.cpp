@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "kiln/bench_commands.h"
 #include "kiln/bench_options.h"
 #include "kiln/rank_options.h"
+#include "report/html/timeline_html.h"
 #include "rows/result_log.h"
 #include "studies/chart_export.h"
 #include "studies/ranks/ddp.h"
@@ -32,8 +32,9 @@ void write_traces(const std::string& out, const BenchDdpReport& report) {
                         {"overlap", overlap_svg(pair, "One step of rank 0, by form", ddp_caption(report))}}))
     fmt::print(stderr, "wrote {}\n", path);
   const std::string trace = (std::filesystem::path(out) / "ddp" / "overlap.trace.json").string();
-  write_file_atomically(trace, overlap_trace(pair, fmt::format("bench ddp: {}", ddp_caption(report))));
-  fmt::print(stderr, "wrote {}\n", trace);
+  const std::string viewer =
+      write_timeline_files(overlap_timeline(pair, fmt::format("bench ddp: {}", ddp_caption(report))), trace);
+  fmt::print(stderr, "wrote {}\nwrote {}\n", trace, viewer);
 }
 
 void run_bench_ddp(Asked& asked, const Command& command, const CommonOptions& common) {

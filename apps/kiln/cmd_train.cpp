@@ -8,11 +8,13 @@
 #include "base/json.h"
 #include "base/one_line.h"
 #include "base/plain_number.h"
+#include "dist/launch/rank_env.h"
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
 #include "kiln/console/stop_on_signals.h"
 #include "kiln/console/train_view.h"
 #include "studies/format.h"
+#include "studies/watch/dashboard_options.h"
 #include "train/run/known_link.h"
 #include "train/run/model_folder.h"
 #include "train/run/train.h"
@@ -97,7 +99,15 @@ std::string summary(const TrainRequest& r, const TrainOutcome& o, const ConsoleV
   return text;
 }
 
-void run_train(const TrainRequest& request, const CommonOptions& common) {
+// Of the first rank alone, which is the one that writes the run's figures.
+std::unique_ptr<Dashboard> dashboard_of(const DashboardOptions& asked, const TrainRequest& r) {
+  auto page = read_rank_env().rank == 0 ? open_dashboard(asked, r.run, true) : nullptr;
+  if (page) fmt::print(stderr, "dashboard  {}\n", page->url());
+  return page;
+}
+
+void run_train(const TrainRequest& request, const DashboardOptions& asked, const CommonOptions& common) {
+  const std::unique_ptr<Dashboard> dashboard = dashboard_of(asked, request);
   TrainOutcome outcome;
   Json result;
   std::string text;
@@ -160,10 +170,12 @@ void run_train(const TrainRequest& request, const CommonOptions& common) {
 
 void add_train(Command& command, const CommonOptions& common) {
   auto request = std::make_shared<TrainRequest>();
+  auto dashboard = std::make_shared<DashboardOptions>();
   add_train_options(command.options, *request);
-  command.run = [request, &command, &common] {
+  add_dashboard_options(command.options, *dashboard);
+  command.run = [request, dashboard, &command, &common] {
     complete(*request, command.options, common);
-    run_train(*request, common);
+    run_train(*request, *dashboard, common);
   };
 }
 

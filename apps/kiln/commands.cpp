@@ -6,7 +6,8 @@ namespace kiln::cli {
 using Add = void(Command& command, const CommonOptions& common);
 Add add_ablate, add_bench, add_calc, add_compare, add_completions, add_convert, add_diff, add_doctor,
     add_eval, add_fit, add_man, add_measure, add_memory, add_ops, add_plan, add_precision, add_profile,
-    add_report, add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune;
+    add_report, add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune,
+    add_watch;
 
 std::span<const CommandEntry> commands() {
   static constexpr CommandEntry kCommands[] = {
@@ -17,6 +18,8 @@ std::span<const CommandEntry> commands() {
       {"sizes", "the models known by name: parameters, memory and FLOPs of each", "kiln sizes small 2.7b",
        add_sizes},
       {"train", "text to a trained model", "kiln train --text README.md --size nano --steps 60", add_train},
+      {"watch", "a run in the terminal, or as a page: while it trains and afterwards",
+       "kiln watch runs/README-nano --once", add_watch},
       {"sample", "generates text from a prompt",
        "kiln sample --checkpoint runs/README-nano --prompt 'Once upon a time' --temperature 0.8 --top-p 0.95",
        add_sample},

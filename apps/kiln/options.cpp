@@ -56,6 +56,7 @@ CLI::Option* bind(ParsedCommand& p, Option& o, const std::vector<std::string>& n
     bound = p.app->add_option(comma_separated(names), p.words.emplace_back(), help);
   }
   if (!o.is_flag()) bound->type_name(o.is_positional() ? "" : o.value_name());
+  if (!o.alone_value().empty()) bound->expected(0, 1);
   // How often it may stand is ours to say: of a former spelling CLI11 does not name any.
   if (!o.is_flag() && !o.is_positional() && !o.is_repeated())
     bound->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -196,7 +197,7 @@ void reject_twice(const ParsedCommand& p) {
 // The error of an option at the end, or before another one, where its value should be.
 void reject_without_value(const ParsedCommand& p, std::span<const std::string> args) {
   for (const auto& [option, bound] : p.bound) {
-    if (option->is_flag() || option->is_positional()) continue;
+    if (option->is_flag() || option->is_positional() || !option->alone_value().empty()) continue;
     for (std::size_t i = 0; i < args.size(); ++i) {
       if (!args[i].starts_with("--") || !bound->check_name(args[i])) continue;
       if (i + 1 < args.size() && !args[i + 1].starts_with("--")) continue;
@@ -228,7 +229,11 @@ void read_texts(const ParsedCommand& p) {
   reject_either_or(p);
   for (const auto& [option, bound] : p.bound) {
     if (bound->count() == 0) continue;
-    for (const std::string& word : bound->results()) option->read(word);
+    // CLI11 has no word where an option that may stand alone does.
+    const bool alone =
+        !option->alone_value().empty() && (bound->results().empty() || bound->results().front().empty());
+    if (alone) option->read(option->alone_value());
+    for (std::size_t i = 0; i < bound->results().size() && !alone; ++i) option->read(bound->results()[i]);
   }
   tell_old_names(p);
   for (const ParsedCommand& sub : p.subs)

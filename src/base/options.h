@@ -67,8 +67,9 @@ class Option {
   Option& was_value(std::string_view old_value, std::string_view value);  // alone, or as an item of a list
   // For values with names in them that have a list of former ones elsewhere: what to say of a text.
   Option& was_values(std::function<std::vector<std::string>(std::string_view text)> say);
-  Option& value(std::string_view name);  // "N" of "--steps N"
-  Option& unset(std::string_view text);  // shown where there is no default
+  Option& value(std::string_view name);                                    // "N" of "--steps N"
+  Option& unset(std::string_view text);                                    // shown where there is no default
+  Option& alone(std::string_view value) { return alone_ = value, *this; }  // what it means without a value
   Option& no_default();
   Option& repeat() { return repeats_ = true, *this; }            // once for each value
   Option& not_in_config() { return in_config_ = false, *this; }  // how a result is shown, not what is run
@@ -87,6 +88,7 @@ class Option {
   const std::vector<std::string>& old_names() const { return was_; }
   const std::vector<std::pair<std::string, std::string>>& old_values() const { return was_values_; }
   const std::string& value_name() const { return value_name_; }
+  const std::string& alone_value() const { return alone_; }  // empty: it needs a value
   // The words a completion offers for its value; it may take others too. Empty: not a matter of words.
   const std::vector<std::string>& choices() const { return choices_; }
   std::string key() const;   // "grad_accum" of "--grad-accum"
@@ -114,7 +116,7 @@ class Option {
   std::vector<std::string> names_, was_, choices_;
   std::vector<std::pair<std::string, std::string>> was_values_;
   std::function<std::vector<std::string>(std::string_view)> say_former_;
-  std::string help_, value_name_ = "NAME", unset_, instead_of_;
+  std::string help_, value_name_ = "NAME", unset_, instead_of_, alone_;
   bool flag_ = false, repeats_ = false, hidden_ = false, in_config_ = true, required_ = false,
        shows_default_ = true;
   std::string default_;                           // as text, when it was declared

@@ -55,6 +55,7 @@ NOT_TIMED = {
     "study": "its parts are the commands above, in processes of their own",
     "run": "starts one of the commands above",
     "fit": "bytes; its seconds are of a model of the machine",
+    "watch": "what a run wrote: as train",
     "train": "tokens a second of a run are no row of a table",
     "sample": "as train",
     "eval": "as train",

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 
-# The cheapest run of each. {out} is an empty folder, {text} a text, {model} a model made by convert.
+# The cheapest run of each. {out} is an empty folder, {text} a text, {model} a model made by
+# convert, {run} the folder of a run.
 SMALL = "--device cpu --threads 1 --out {out}"
 RUNS = {
     "doctor": "--quick",
     "ops": "add",
     "sizes": "nano",
     "train": f"--text {{text}} --size nano --steps 1 --batch 1 --ctx 16 {SMALL}",
+    "watch": "{run}",
     "sample": "--checkpoint {model} --tokenizer byte --prompt a --tokens 2 --threads 1",
     "eval": "--checkpoint {model} --tokenizer byte --text {text} --batches 1 --ctx 16 --threads 1",
     "bench op": f"add --shape rows=2,cols=2 {SMALL}",
@@ -100,6 +102,10 @@ def main():
         text, model = os.path.join(work, "text.txt"), os.path.join(work, "model")
         with open(text, "w") as f:
             f.write("".join(f"a text of many lines, this is number {i}\n" for i in range(200)))
+        folder = os.path.join(work, "run")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "metrics.jsonl"), "w") as f:
+            f.write('{"step":1,"loss":6.5,"seconds":0.01,"tokens":512}\n')
         subprocess.run([kiln, "convert", "--size", "nano", "--to", model], check=True, capture_output=True)
         commands = all_commands(kiln)
         if len(commands) < 30:
@@ -112,7 +118,7 @@ def main():
                 continue
             # report has rows to report: those of bench step
             out = os.path.join(work, "bench-step" if command == "report" else command.replace(" ", "-"))
-            args = RUNS[command].format(out=out, text=text, model=model).split()
+            args = RUNS[command].format(out=out, text=text, model=model, run=folder).split()
             before = args.index("--") if "--" in args else len(args)
             typed = [*command.split(), *args[:before], "--json", *args[before:]]
             ran = subprocess.run([kiln, *typed], capture_output=True, text=True)

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "dist/strategy/ddp.h"
+#include "report/export/chrome_trace.h"
 #include "studies/ranks/overlap_charts.h"
 #include "studies/ranks/overlap_tables.h"
 
@@ -185,7 +186,7 @@ TEST(Overlap, ChartsShowWhatIsExposed) {
   EXPECT_NE(svg.find("exposed 30 us"), std::string::npos);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 
-  const auto trace = Json::parse(overlap_trace(pair, "title"));
+  const auto trace = Json::parse(chrome_trace(overlap_timeline(pair, "title")));
   std::size_t exposed = 0, ready = 0;
   for (const auto& e : trace["traceEvents"]) {
     exposed += e.value("cat", "") == "exposed";

@@ -53,13 +53,13 @@ std::set<std::string> check_schema(const Json& page) {
 }
 
 TEST(ChromeTrace, EventsHaveTheFieldsThatAreRead) {
-  ChromeTrace trace("a \"step\"", 3);
+  Timeline trace("a \"step\"", 3);
   const int first = trace.add_lane("CPU"), second = trace.add_lane("GPU");
   trace.add_span(first, "outer", "range", 1e6, 10);
   trace.add_span(first, "inner", "op", 1e6 + 2, 3, {{"flops", 12}});
   trace.add_span(second, "k", "matmul", 1e6 + 4, 2.5);
   trace.add_counter("memory", 1e6 + 1, 4096);
-  const Json page = Json::parse(trace.str());
+  const Json page = Json::parse(chrome_trace(trace));
   const std::set<std::string> lanes = check_schema(page);
   EXPECT_EQ(lanes, (std::set<std::string>{"CPU", "GPU"}));
   int found = 0;
@@ -78,16 +78,16 @@ TEST(ChromeTrace, EventsHaveTheFieldsThatAreRead) {
 }
 
 TEST(ChromeTrace, WhatOverlapsGoesToALaneOfItsOwn) {
-  ChromeTrace trace("t");
+  Timeline trace("t");
   const int gpu = trace.add_lane("GPU");
   trace.add_span(gpu, "a", "", 0, 10);
   trace.add_span(gpu, "b", "", 5, 10);
   trace.add_span(gpu, "c", "", 20, 1);
-  const Json page = Json::parse(trace.str());
+  const Json page = Json::parse(chrome_trace(trace));
   EXPECT_EQ(check_schema(page), (std::set<std::string>{"GPU", "GPU (beside)"}));
 }
 
-TEST(ChromeTrace, AnEmptyOneIsStillAFile) { check_schema(Json::parse(ChromeTrace("t").str())); }
+TEST(ChromeTrace, AnEmptyOneIsStillAFile) { check_schema(Json::parse(chrome_trace(Timeline("t")))); }
 
 Trace step_on_cpu() {
   Trace t;
@@ -113,7 +113,7 @@ int count(const Json& page, const char* name) {
 
 // A range that holds one op covers the same time, and is above it.
 TEST(StepTimeline, RangesStandAboveTheirOps) {
-  const Json page = Json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
+  const Json page = Json::parse(chrome_trace(step_timeline({step_on_cpu()}, "kiln tiny")));
   std::vector<std::string> order;
   for (const Json& e : page["traceEvents"]) {
     if (e["ph"] == "X") order.push_back(e["name"].text());
@@ -125,7 +125,7 @@ TEST(StepTimeline, RangesStandAboveTheirOps) {
 }
 
 TEST(StepTimeline, HasAllLanesRangesAndTheMemory) {
-  const Json page = Json::parse(step_timeline({step_on_cpu()}, "kiln tiny"));
+  const Json page = Json::parse(chrome_trace(step_timeline({step_on_cpu()}, "kiln tiny")));
   const std::set<std::string> lanes = check_schema(page);
   for (const char* lane : {"CPU", "GPU", "copy", "communication"}) EXPECT_TRUE(lanes.count(lane)) << lane;
   for (const char* range : {"step 1", "forward", "backward", "optimizer", "linear packed"})
@@ -147,13 +147,13 @@ TEST(StepTimeline, KernelsLieUnderTheRangesOfTheirOps) {
   t.calls = {{"cudaLaunchKernelExC", 120, 130}};
   t.begin_us += 2000;
   t.end_us += 2000;
-  Json page = Json::parse(step_timeline({t, t}, "kiln"));
+  Json page = Json::parse(chrome_trace(step_timeline({t, t}, "kiln")));
   check_schema(page);
   EXPECT_EQ(count(page, "forward"), 4);  // of the host and of the GPU, twice
   EXPECT_EQ(count(page, "memcpy"), 2);
   EXPECT_EQ(count(page, "cudaLaunchKernelExC"), 2);
   t.replayed = true;
-  page = Json::parse(step_timeline({t}, "kiln"));
+  page = Json::parse(chrome_trace(step_timeline({t}, "kiln")));
   check_schema(page);
   EXPECT_EQ(count(page, "forward"), 1);  // the host called no op
 }

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "kiln/console/memory_table.h"
 #include "report/charts/loss_curve.h"
+#include "studies/watch/run_trace.h"
 #include "train/run/train_options.h"
 
 namespace kiln::cli {
@@ -42,6 +43,7 @@ ConsoleView::~ConsoleView() {
 void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   setup_ = s;
   steps_ = r.steps;
+  run_ = r.run;
   losses_ = s.earlier_losses;
   std::string text;
   text += fmt::format("model    {}: {} layers, d_model {}, {} heads, vocabulary {}, {}\n", model_text(r),
@@ -147,6 +149,10 @@ void ConsoleView::on_memory(const MemoryStats& measured) {
   if (drawn_) std::fputs("\n", stderr);
   drawn_ = false;
   std::fputs(memory_comparison(setup_.memory, measured, last_step_ >= steps_).c_str(), stderr);
+}
+
+void ConsoleView::on_trace(const RunTrace& trace) {
+  for (const std::string& path : write_run_trace(run_, trace)) say("trace    " + path);
 }
 
 void ConsoleView::draw_losses() const {

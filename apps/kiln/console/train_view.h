@@ -36,6 +36,7 @@ class ConsoleView final : public TrainView {
   void on_warning(const std::string& line) override;
   void on_note(const std::string& line) override;
   void on_memory(const MemoryStats& measured) override;
+  void on_trace(const RunTrace& trace) override;
   void draw_losses() const;
 
   const TrainSetup& setup() const { return setup_; }
@@ -54,6 +55,7 @@ class ConsoleView final : public TrainView {
 
   bool terminal_, drawn_ = false;
   int64_t steps_ = 0, last_step_ = 0;
+  std::string run_;  // its folder
   TrainSetup setup_;
   std::vector<double> losses_;
   std::optional<Evaluation> evaluation_;

@@ -87,6 +87,7 @@ class Communicator {
   // before it over.
   void start_recording();
   std::vector<CommRecord> take_records(RankContext& ctx);
+  void stop_recording() { recording_ = false; }
   // Sees every later call; nothing may be pending. Kept as long as the communicator.
   void observe(RankContext& ctx, std::shared_ptr<CommObserver> observer);
   // How long the rank's thread has waited for calls to be over, so far. On CUDA: to be queued.

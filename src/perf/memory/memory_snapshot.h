@@ -2,15 +2,10 @@
 // (every version of the viewer) or JSON (new ones).
 #pragma once
 
-#include <functional>
-#include <string_view>
-
 #include "perf/memory/memory_trace.h"
+#include "report/export/text_sink.h"
 
 namespace kiln {
-
-// Takes the text piece by piece: a million events are not held twice.
-using TextSink = std::function<void(std::string_view)>;
 
 void write_snapshot_pickle(const MemoryRecord& record, const TextSink& sink);
 void write_snapshot_json(const MemoryRecord& record, const TextSink& sink);

@@ -2,14 +2,23 @@
 // copies, communication, and the memory in use.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "dist/comm/comm_call.h"
 #include "perf/trace/trace.h"
+#include "report/export/timeline.h"
 
 namespace kiln {
 
-// The text of a Chrome trace; `title` names the process in it.
-std::string step_timeline(const std::vector<Trace>& steps, const std::string& title, int rank = 0);
+struct TimelineOptions {
+  int rank = 0;
+  int64_t first_step = 1;                  // the number of the first of the steps
+  std::span<const CommRecord> calls = {};  // of the communicator, where they are no spans of a step
+};
+
+Timeline step_timeline(const std::vector<Trace>& steps, const std::string& title,
+                       const TimelineOptions& options = {});
 
 }  // namespace kiln

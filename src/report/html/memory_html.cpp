@@ -1,68 +1,16 @@
 #include "report/html/memory_html.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 
 #include "base/json.h"
 #include "report/charts/memory_svg.h"
+#include "report/html/base64_sink.h"
+#include "report/html/embedded_json.h"
 #include "report/html/memory_html_page.h"
 
 namespace kiln {
-namespace {
-
-// Numbers go as base64 of little-endian 32-bit words: a browser reads a million of them in milliseconds,
-// where a JSON array takes a second.
-class Words {
- public:
-  explicit Words(const TextSink& sink) : sink_(sink) {}
-  void add(uint32_t w) {
-    for (int i = 0; i < 4; ++i) byte(static_cast<uint8_t>(w >> (8 * i) & 0xff));
-  }
-  void finish() {
-    if (count_ > 0) {
-      const int given = count_;
-      while (count_ != 0) byte(0);
-      for (int i = given + 1; i < 4; ++i) text_[text_.size() - static_cast<std::size_t>(4 - i)] = '=';
-    }
-    sink_(text_);
-    text_.clear();
-  }
-
- private:
-  void byte(uint8_t b) {
-    group_ = group_ << 8 | b;
-    if (++count_ < 3) return;
-    static constexpr std::string_view kAlphabet =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (int shift = 18; shift >= 0; shift -= 6) text_ += kAlphabet[group_ >> shift & 63];
-    group_ = 0;
-    count_ = 0;
-    if (text_.size() < (std::size_t{1} << 20)) return;
-    sink_(text_.substr(0, text_.size() - 4));  // the last group may yet want its padding
-    text_.erase(0, text_.size() - 4);
-  }
-  const TextSink& sink_;
-  std::string text_;
-  uint32_t group_ = 0;
-  int count_ = 0;
-};
-
-// "</script>" inside a string would end the page's data.
-std::string embedded(const Json& j) {
-  std::string text = j.dump(), out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
-  }
-  return out;
-}
-
-}  // namespace
-
 void write_memory_html(const MemoryRecord& record, const MemoryAnalysis& a, const std::string& title,
                        const TextSink& sink) {
   // Origins repeat from step to step and from layer to layer: each is named once.
@@ -107,15 +55,15 @@ void write_memory_html(const MemoryRecord& record, const MemoryAnalysis& a, cons
       {"origins", origins}};
   sink(kMemoryPageTop);
   sink("<script id=\"head\" type=\"application/json\">");
-  sink(embedded(head));
+  sink(embedded_json(head));
   sink("</script>\n<script id=\"lives\" type=\"text/plain\">");
-  Words words(sink);
+  Base64Sink words(sink);
   for (std::size_t i = 0; i < a.lives.size(); ++i) {
     const MemoryLife& life = a.lives[i];
-    words.add(static_cast<uint32_t>(life.begin));
-    words.add(static_cast<uint32_t>(life.end));
-    words.add(static_cast<uint32_t>(round_up(life.origin.bytes, 512) / 512));
-    words.add(origin_of[i]);
+    words.word(static_cast<uint32_t>(life.begin));
+    words.word(static_cast<uint32_t>(life.end));
+    words.word(static_cast<uint32_t>(round_up(life.origin.bytes, 512) / 512));
+    words.word(origin_of[i]);
   }
   words.finish();
   sink("</script>\n");

@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "device/device_room.h"
 #include "report/export/step_timeline.h"
+#include "report/html/timeline_html.h"
 #include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/profile/attention_parts.h"
@@ -192,7 +193,7 @@ void trace(const ProfileRequest& r, StepProfile& p, KernelTimes* times) {
   attempt(p, [&](OutOfMemory&) {
     p.attention = study_attention(p, rank_for(r), r.trace, times);
     p.file = (std::filesystem::path(r.folder) / cat("profile-", p.name(), ".trace.json")).string();
-    write_file_atomically(p.file, step_timeline(p.full.steps, cat("kiln ", p.name())));
+    p.viewer = write_timeline_files(step_timeline(p.full.steps, cat("kiln ", p.name())), p.file);
   });
 }
 

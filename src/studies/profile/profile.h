@@ -74,7 +74,8 @@ struct StepProfile : RowOutcome {
   ModelWork model;
   AttentionStudy attention;
   std::size_t free_memory = 0;
-  std::string file;  // the timeline
+  std::string file;    // the timeline, for Perfetto
+  std::string viewer;  // the same as a page
 
   bool traced() const { return ok(); }
   const Trace& step() const { return full.median(); }

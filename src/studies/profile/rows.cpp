@@ -213,6 +213,7 @@ const Schema<StepLine>& step_schema() {
       {"planned_ops", "ops", Unit::count, traced<[](P p) { return p.planned_ops; }>, kTable},
       {"smallest_op_us", "", Unit::number, traced<[](P p) { return 1e3 * p.rates.smallest_ms; }>},
       {"trace_file", "", Unit::text, traced<[](P p) { return p.file; }>},
+      {"viewer_file", "", Unit::text, traced<[](P p) { return p.viewer; }>},
   };
   return kSchema;
 }

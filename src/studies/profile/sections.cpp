@@ -201,7 +201,9 @@ PageTable timer_section(const StepProfile& p) {
     t.lines.push_back(
         fmt::format("{}he times are of CUDA events around ops, and the step ran op by op.",
                     p.note.empty() ? "T" : fmt::format("CUPTI gave no records ({}): t", p.note)));
-  t.lines.push_back(fmt::format("Timeline: {} (open it in ui.perfetto.dev or chrome://tracing).", p.file));
+  t.lines.push_back(
+      fmt::format("Timeline: {} (a page, opens offline); {} (for ui.perfetto.dev or chrome://tracing).",
+                  p.viewer, p.file));
   return t;
 }
 

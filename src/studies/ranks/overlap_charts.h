@@ -1,11 +1,12 @@
-// Steps as two lanes each, compute above communication, all on one time axis: as an image, and as a trace
-// that Perfetto opens.
+// Steps as two lanes each, compute above communication, all on one time axis: as an image, and as a timeline
+// for the viewer and Perfetto.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "perf/comm/overlap_ledger.h"
+#include "report/export/timeline.h"
 
 namespace kiln {
 
@@ -18,6 +19,6 @@ struct NamedLedger {
 std::string overlap_svg(const std::vector<NamedLedger>& steps, const std::string& title,
                         const std::string& below);
 
-std::string overlap_trace(const std::vector<NamedLedger>& steps, const std::string& title, int rank = 0);
+Timeline overlap_timeline(const std::vector<NamedLedger>& steps, const std::string& title, int rank = 0);
 
 }  // namespace kiln

@@ -1,18 +1,17 @@
 #include "base/error.h"
-#include "report/export/chrome_trace.h"
 #include "studies/ranks/overlap_charts.h"
 
 namespace kiln {
 namespace {
 
-void add_step(ChromeTrace& out, const NamedLedger& step) {
+void add_step(Timeline& out, const NamedLedger& step) {
   const OverlapLedger& l = step.ledger;
   const int compute = out.add_lane(cat(step.name, ": compute"));
   const int still = out.add_lane(cat(step.name, ": stalled"));
   const int communication = out.add_lane(cat(step.name, ": communication"));
-  out.add_span(compute, "forward", "phase", 0, l.backward_begin);
-  out.add_span(compute, "backward", "phase", l.backward_begin, l.backward_end - l.backward_begin);
-  out.add_span(compute, "sums, norm, update", "phase", l.backward_end, l.end - l.backward_end);
+  out.add_span(compute, "forward", "forward", 0, l.backward_begin);
+  out.add_span(compute, "backward", "backward", l.backward_begin, l.backward_end - l.backward_begin);
+  out.add_span(compute, "sums, norm, update", "update", l.backward_end, l.end - l.backward_end);
   for (const ReadyGradient& g : l.gradients)
     out.add_span(compute, cat("ready: ", g.name), "gradient", g.ready, 0, {{"bytes", g.bytes}});
   for (const TimeSpan& w : l.waits) out.add_span(still, "waits", "wait", w.begin, w.us());
@@ -27,10 +26,10 @@ void add_step(ChromeTrace& out, const NamedLedger& step) {
 
 }  // namespace
 
-std::string overlap_trace(const std::vector<NamedLedger>& steps, const std::string& title, int rank) {
-  ChromeTrace out(title, rank);
+Timeline overlap_timeline(const std::vector<NamedLedger>& steps, const std::string& title, int rank) {
+  Timeline out(title, rank);
   for (const NamedLedger& s : steps) add_step(out, s);
-  return out.str();
+  return out;
 }
 
 }  // namespace kiln

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "train/run/train_setup.h"
 
 namespace kiln {
 
@@ -12,11 +13,18 @@ RunMetrics::RunMetrics(const std::string& folder, int64_t last_step,
     : lines_(path_in(folder), last_step), events_(folder), warn_(std::move(warn)) {}
 
 void RunMetrics::on_step(const StepReport& r) {
-  Json line = {{"step", r.step},       {"loss", r.loss},
-               {"lr", r.lr},           {"grad_norm", r.grad_norm},
-               {"clip", r.clip},       {"loss_scale", r.loss_scale},
-               {"skipped", r.skipped}, {"seconds", r.seconds},
-               {"tokens", r.tokens},   {"host_wait_ms", r.host_wait_ms}};
+  Json line = {{"step", r.step},
+               {"loss", r.loss},
+               {"lr", r.lr},
+               {"grad_norm", r.grad_norm},
+               {"clip", r.clip},
+               {"loss_scale", r.loss_scale},
+               {"skipped", r.skipped},
+               {"seconds", r.seconds},
+               {"tokens", r.tokens},
+               {"host_wait_ms", r.host_wait_ms},
+               {"at", seconds_since_1970()},
+               {"peak_bytes", r.peak_bytes}};
   if (r.stall_ms) line["stall_ms"] = *r.stall_ms;
   keep_going([&] { lines_.append(line.dump()); });
   add_event(r.step, "train/loss", r.loss);

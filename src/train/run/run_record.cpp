@@ -74,25 +74,30 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
   const ModelConfig& m = s.model;
   Json options = options_json(r);
   for (const std::string_view key : kShape) options.erase(key);
-  Json page = {{"options", options},
-               {"model",
-                {{"vocab", m.vocab},
-                 {"d_model", m.d_model},
-                 {"d_ff", m.d_ff},
-                 {"layers", m.layers},
-                 {"heads", m.heads},
-                 {"kv_heads", m.kv_heads},
-                 {"tied", m.tied},
-                 {"recompute", name_of(m.recompute)},
-                 {"parameters", s.parameters}}},
-               {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
-               {"machine", {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}}},
-               {"products", s.products.empty() ? Json() : Json("gemm.json")},
-               {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
-               {"choice", s.choice ? choice_json(r, *s.choice) : Json()},
-               {"predicted_step_ms", s.predicted_step ? Json(1e3 * *s.predicted_step) : Json()},
-               {"generation", generation},
-               {"first_step", s.first_step}};
+  Json page = {
+      {"options", options},
+      {"model",
+       {{"vocab", m.vocab},
+        {"d_model", m.d_model},
+        {"d_ff", m.d_ff},
+        {"layers", m.layers},
+        {"heads", m.heads},
+        {"kv_heads", m.kv_heads},
+        {"tied", m.tied},
+        {"recompute", name_of(m.recompute)},
+        {"parameters", s.parameters}}},
+      {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
+      {"machine",
+       {{"device", r.device.str()}, {"isa", s.isa}, {"threads", s.threads}, {"peak_flops", s.peak_flops}}},
+      {"products", s.products.empty() ? Json() : Json("gemm.json")},
+      {"build", {{"version", build_info().version}, {"id", build_info().build_id}}},
+      {"choice", s.choice ? choice_json(r, *s.choice) : Json()},
+      {"predicted_step_ms", s.predicted_step ? Json(1e3 * *s.predicted_step) : Json()},
+      {"predicted_peak_bytes", s.memory.peak_total},
+      {"tokens_per_step", s.tokens_per_step},
+      {"step_flops", s.step_flops},
+      {"generation", generation},
+      {"first_step", s.first_step}};
   if (s.began > 0) page["began"] = s.began;
   if (!r.inject.empty()) page["inject"] = r.inject;
   return page.dump(2) + "\n";

@@ -15,6 +15,7 @@
 #include "perf/timing/host_load.h"
 #include "train/checkpoint/checkpoint_manager.h"
 #include "train/memory_prediction.h"
+#include "train/run/trace_hook.h"
 #include "train/run/train_loop.h"
 
 namespace kiln {
@@ -65,6 +66,7 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::string prompt;               // empty: the beginning of a line
   double held_out = 0.1;
   bool overfit = false;
+  StepRange trace;  // of rank 0, into a timeline
   int threads = 0;  // of each rank; 0: all, split among ranks
   uint64_t seed = 0;
   std::string strategy = "none";  // by the names of strategy_names()
@@ -138,6 +140,7 @@ struct TrainOutcome {
 
 class TrainView : public RunListener {
  public:
+  virtual void on_trace(const RunTrace&) {}  // the steps of TrainRequest::trace, once they are done
   virtual void on_setup(const TrainRequest&, const TrainSetup&) {}
   virtual void on_saved(int64_t /*step*/, const std::string& /*checkpoint*/) {}
   virtual void on_sample_text(int64_t /*step*/, const std::string& /*text*/) {}

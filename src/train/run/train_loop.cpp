@@ -90,7 +90,8 @@ void TrainLoop::report(RunListener& listener, const StepScalars& result, double 
                        double host_wait_ms) {
   listener.on_step({result.attempt, result.loss, result.lr, result.grad_norm, result.clip, seconds,
                     shape_.batch * shape_.context * shape_.micro_steps * model_.params().data_world(),
-                    1 / result.unscale, result.skip != 0, host_wait_ms, step_.stall_ms()});
+                    1 / result.unscale, result.skip != 0, host_wait_ms, step_.stall_ms(),
+                    ctx_.allocator().stats().peak_total});
 }
 
 // Every rank evaluates the same text, that of a single process: weights that are gathered on use need them

@@ -43,6 +43,7 @@ struct StepReport {
   bool skipped = false;            // its gradients overflowed at that scale: the weights were left alone
   double host_wait_ms = 0;         // the host's, for the loader to have its batches
   std::optional<double> stall_ms;  // the device's, for them to arrive; where that is measured
+  std::size_t peak_bytes = 0;      // of this rank's memory, up to now
 };
 
 class RunListener {

@@ -47,6 +47,26 @@ TextForm<int> prefetch_form(TrainRequest& r) {
           [&r](const int& depth) { return r.prefetch_auto ? "auto" : std::to_string(depth); }};
 }
 
+// Steps from 1 on: 3, or 3:5 with both ends.
+TextForm<StepRange> trace_form() {
+  return {[](const std::string& text) {
+            const std::size_t colon = std::min(text.find(':'), text.size());
+            StepRange range;
+            range.first = read_integer_option("--trace", text.substr(0, colon), 1, kMany);
+            range.last = colon == text.size()
+                             ? range.first
+                             : read_integer_option("--trace", text.substr(colon + 1), 1, kMany);
+            if (range.last < range.first || range.last - range.first >= kMostTracedSteps)
+              throw Error(cat("--trace is '", text, "'; expected FIRST:LAST, at most ", kMostTracedSteps,
+                              " steps, the last not before the first"),
+                          {}, ErrorKind::usage);
+            return range;
+          },
+          [](const StepRange& r) {
+            return r.first == 0 ? std::string() : cat(r.first, r.last == r.first ? "" : cat(":", r.last));
+          }};
+}
+
 void add_data_options(Options& o, TrainRequest& r) {
   o.opt("--text", r.text,
         "text file, folder of text files, output of kiln tokenize, or token files (.bin, .npy)")
@@ -143,6 +163,12 @@ void add_run_options(Options& o, TrainRequest& r) {
       .repeat()
       .unset("none")
       .not_in_config();
+  o.opt("--trace", r.trace, trace_form(),
+        "steps to trace, 3 or 3:5: a timeline of rank 0's ops, communication and memory, as a page and for "
+        "Perfetto; on a GPU no step of the run is then captured as a graph")
+      .value("FIRST:LAST")
+      .unset("none")
+      .not_in_config();
   o.opt("--fresh", r.fresh, "restart instead of resuming; the old run is moved aside").not_in_config();
   o.opt("--overfit", r.overfit, "train on the first batch only: the loss must go to 0");
 }
@@ -227,7 +253,8 @@ StepOptions step_of(const TrainRequest& r) {
   s.loss_scale = r.loss_scale;
   s.max_skips = r.on_non_finite == OnNonFinite::skip ? r.max_skips : 0;
   s.check_summed_grads = true;
-  s.graph = r.graph != "off" && r.inject.empty();  // a graph's ops cannot be watched one by one
+  // A graph's ops cannot be watched one by one.
+  s.graph = r.graph != "off" && r.inject.empty() && r.trace.first == 0;
   if (r.prefetch != "auto") s.prefetch = r.prefetch == "on";
   s.optimizer = r.optimizer;
   s.optimizer.set_decay(r.optimizer.adamw.decay);  // one option for every optimizer
@@ -328,6 +355,12 @@ void check_request(const TrainRequest& r) {
   if (r.graph == "on" && r.device.type != DeviceType::cuda)
     throw Error(cat("--graph is 'on', and ", r.device.str(), " cannot capture one"),
                 "use --graph auto, or --device cuda", ErrorKind::unavailable);
+  if (r.graph == "on" && r.trace.first > 0)
+    throw Error("--graph is 'on', and --trace watches ops one by one, which a graph does not call",
+                "leave one of them out", ErrorKind::usage);
+  if (r.trace.first > r.steps)
+    throw Error(cat("--trace begins at step ", r.trace.first, ", and --steps is ", r.steps),
+                "trace steps that the run has", ErrorKind::usage);
   if (r.ranks % r.tensor_ranks != 0)
     throw Error(cat("--ranks is ", r.ranks, " and --tp is ", r.tensor_ranks,
                     ": the ranks do not divide into models of ", r.tensor_ranks),

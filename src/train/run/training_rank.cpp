@@ -320,6 +320,7 @@ TrainOutcome TrainingRank::run_steps(TrainLoop& run, RunRecorder& keeper, Checkp
   try {
     outcome.steps = run.run(keeper, stop_);
     saver.finish();
+    if (trace_) trace_->finish();  // of a run that was stopped, what there is
   } catch (const Error& e) {
     saver.abandon();
     throw Error(e.what(), cat(e.hint(), e.hint().empty() ? "" : "; ", what_is_safe(saver)), e.kind());

@@ -80,6 +80,7 @@ class TrainingRank {
   std::unique_ptr<Model> model_;
   std::optional<ReplicaCheck> replicas_;
   std::optional<StragglerWatch> stragglers_;
+  std::optional<TraceHook> trace_;
   std::shared_ptr<Injector> injector_;  // null: nothing is injected
   std::optional<OomSnapshot> memory_watch_;
   std::unique_ptr<TrainStep> step_;

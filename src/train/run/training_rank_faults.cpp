@@ -63,6 +63,10 @@ void TrainingRank::report_injections() {
 
 void TrainingRank::add_hooks(RunOptions& options) {
   if (injector_) options.hooks.push_back(injector_.get());
+  if (first_ && request_.trace.first > 0)
+    options.hooks.push_back(&trace_.emplace(ctx_, comm_.world() > 1 ? &place_->data() : nullptr,
+                                            request_.trace,
+                                            [this](const RunTrace& trace) { view_.on_trace(trace); }));
   if (request_.check_replicas > 0)
     options.hooks.push_back(&replicas_.emplace(ctx_, place_->data(),
                                                replicated_tensors(model_->params(), step_->optimizer()),

@@ -60,6 +60,11 @@ TextForm<Recompute> recompute_form(const char* option) {
           [](const Recompute& r) { return name_of(r); }};
 }
 
+TextForm<CompileMode> compile_form(const char* option) {
+  return {[option](const std::string& text) { return parse_compile(option, text); },
+          [](const CompileMode& m) { return std::string(name_of(m)); }};
+}
+
 NumberRange<int> thread_range() { return {0, 1024}; }
 
 std::vector<std::string_view> preset_words() {

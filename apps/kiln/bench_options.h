@@ -6,6 +6,7 @@
 #include "autograd/precision.h"
 #include "device/device.h"
 #include "kiln/command.h"
+#include "model/compile_mode.h"
 #include "model/recompute.h"
 #include "report/tables/study_page.h"
 #include "studies/step/step.h"
@@ -32,6 +33,7 @@ inline constexpr NamedValue<GraphChoice> kGraphChoices[] = {
 
 TextForm<Precision> precision_form(const char* option = "--precision");
 TextForm<Recompute> recompute_form(const char* option = "--recompute");
+TextForm<CompileMode> compile_form(const char* option = "--compile");
 // all, or a number of threads: 0 is all.
 NumberRange<int> thread_range();
 // What one step is, beside its model: --batch, --ctx, --grad-accum, --precision, --mode, --preset.

@@ -98,6 +98,9 @@ void add_bench_step(Command& bench, const CommonOptions& common) {
       .value("OP=NAME,...")
       .was_values(former_names_in);
   c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
+  c.opt("--compile", r.compile, list_form(compile_form()), kCompileHelp)
+      .offers(compile_mode_names())
+      .value("NAME,...");
   c.opt("--graph", r.graph, kGraphChoices,
         "capture the step as a CUDA graph: on, off or auto (where the device can, but not in the baseline)");
   c.opt("--tune", asked->tune, "file of kiln tune, off, or auto: the one for this GPU in --out, if any")

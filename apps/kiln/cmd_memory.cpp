@@ -118,6 +118,7 @@ void add_options(Command& c, Asked& asked) {
       .value("OP=NAME,...")
       .was_values(former_names_in);
   c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
+  c.opt("--compile", r.compile, compile_form(), kCompileHelp).offers(compile_mode_names());
   c.opt("--measure", r.measure, kMeasure,
         "also run the step: always, never, or auto: where it fits and takes the CPU half a minute at most");
   c.opt("--steps", r.steps, between(1, 100'000), "steps to trace; recompute-sweep: timed steps")

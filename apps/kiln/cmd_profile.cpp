@@ -107,6 +107,7 @@ void add_profile(Command& c, const CommonOptions& common) {
   c.opt("--above", r.above, between(0.0, 100.0),
         "least share of forward, in per cent, of the non-matmul kernels to list");
   c.opt("--recompute", r.recompute, recompute_form(), kRecomputeHelp);
+  c.opt("--compile", r.compile, compile_form(), kCompileHelp).offers(compile_mode_names());
   c.opt("--graph", r.graph, kGraphChoices,
         "capture the step as a CUDA graph: on, off or auto (where the device can, but not in the baseline)");
   c.opt("--source", asked->source, one_of({"auto", "cupti", "events"}),

@@ -50,7 +50,9 @@ StudyPage block_page(const Asked& asked, const CommonOptions& common) {
   ResidualsBlockRequest r = asked.of_block;
   const NamedModel model = model_of(asked.model);
   r.size = model.name;
+  const CompileMode compile = r.block.model.compile;
   r.block.model = model.config;
+  r.block.model.compile = compile;
   if (!asked.model.vocab)  // of the head and the embedding nothing is asked here
     r.block.model.vocab = std::min<int64_t>(r.block.model.vocab, 1024);
   r.block.precision = parse_precision("--dtype", asked.dtype);
@@ -88,6 +90,7 @@ void add_residuals(Command& c, const CommonOptions& common) {
   add_model_options(c.options, asked->model, /*several=*/false);
   c.opt("--batch", r.block.batch, between(1, 1 << 20), "micro-batch size");
   c.opt("--ctx,--context", r.block.context, between(1, 1 << 24), "sequence length");
+  c.opt("--compile", r.block.model.compile, compile_form(), kCompileHelp).offers(compile_mode_names());
   c.opt("--preset", r.presets, presets_form(), "{}").offers(preset_words()).unset("both");
   c.opt("--dtype,--precision", asked->dtype, "fp32, bf16 or fp16; with --block also autocast, pure-bf16");
   c.opt("--variant", asked->variants,

@@ -4,10 +4,10 @@
 namespace kiln::cli {
 
 using Add = void(Command& command, const CommonOptions& common);
-Add add_ablate, add_bench, add_calc, add_compare, add_completions, add_convert, add_diff, add_doctor,
-    add_eval, add_fit, add_man, add_measure, add_memory, add_ops, add_plan, add_precision, add_profile,
-    add_report, add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize, add_train, add_tune,
-    add_watch;
+Add add_ablate, add_bench, add_calc, add_compare, add_compile, add_completions, add_convert, add_diff,
+    add_doctor, add_eval, add_fit, add_man, add_measure, add_memory, add_ops, add_plan, add_precision,
+    add_profile, add_report, add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize,
+    add_train, add_tune, add_watch;
 
 std::span<const CommandEntry> commands() {
   static constexpr CommandEntry kCommands[] = {
@@ -50,6 +50,8 @@ std::span<const CommandEntry> commands() {
        "kiln measure --size tiny --preset both --recompute block --device cpu", add_measure},
       {"compare", "a step's theory, roofline, predicted and measured time, op by op, and why they differ",
        "kiln compare --size tiny --device cpu", add_compare},
+      {"compile", "the ops between matmuls as fused kernels: graph, plan, source, bytes before and after",
+       "kiln compile --show block --size tiny --batch 2 --ctx 64", add_compile},
       {"diff", "two steps, or two stored rows: which ops and causes make the difference",
        "kiln diff preset=baseline preset=optimized --size tiny --device cpu", add_diff},
       {"plan", "layouts of a model over N devices (DP, ZeRO, FSDP, TP), the quickest that fits first",

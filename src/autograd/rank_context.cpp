@@ -1,5 +1,6 @@
 #include "autograd/rank_context.h"
 
+#include "autograd/region.h"
 #include "autograd/tape.h"
 
 namespace kiln {
@@ -29,9 +30,15 @@ RankContext::RankContext(const RankOptions& options) : options_(options) {
 RankContext::~RankContext() {
   backend_->synchronize(compute_);
   tape_.reset();
+  regions_.reset();
   gemm_workspace_ = {};
   allocator_.reset();
   backend_->destroy(compute_);
+}
+
+RegionCompiler& RankContext::regions() {
+  if (regions_ == nullptr) regions_ = make_region_compiler();
+  return *regions_;
 }
 
 Tensor RankContext::empty(const Shape& shape, DType dtype, Tag tag, std::source_location where) {

@@ -20,6 +20,7 @@
 
 namespace kiln {
 
+class RegionCompiler;
 class Tape;
 
 // What a rank is about, for those who watch it from outside. Backward and the second run of a recomputed span
@@ -73,6 +74,7 @@ class RankContext {
   ThreadPool& pool() { return *pool_; }
   Stream compute() const { return compute_; }
   Tape& tape() { return *tape_; }
+  RegionCompiler& regions();  // autograd/region.h; made at its first use
   VariantChoice& variants() { return options_.variants; }
   AttentionChoices& attention_choices() { return options_.attention_choices; }
 
@@ -115,6 +117,7 @@ class RankContext {
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<ThreadPool> pool_;
   Tensor gemm_workspace_;
+  std::unique_ptr<RegionCompiler> regions_;  // before the tape, whose nodes refer to it
   std::unique_ptr<Tape> tape_;
   std::vector<OpObserver*> observers_;
   std::set<std::string> scope_names_;  // interned: nodes keep pointers to them

@@ -86,6 +86,7 @@ class Tape {
         v.generation == generation_ && v.index >= 0 && v.index < static_cast<int32_t>(values_.size());
     return alive ? v.index : -1;
   }
+  DType dtype_of_value(int32_t index) const { return values_[static_cast<std::size_t>(index)].dtype; }
 
   // Appends `node` with its outputs, which thereby become values of the tape.
   void record(Node&& node, std::initializer_list<Tensor*> outputs);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "model/regions.h"
 #include "ops/add/add.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
 #include "ops/attention/attention.h"
@@ -60,7 +61,14 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index, const Part
   down_ = &add_row_part(params, mlp("down_proj"), C, F, f);
 }
 
-Tensor Residual::whole(RankContext& ctx) const { return last.defined() ? add(ctx, sum, last) : sum; }
+Tensor Residual::whole(RankContext& ctx) const {
+  return last.defined() ? add(ctx, sum, cast(ctx, last, sum.dtype())) : sum;
+}
+
+bool compiles(RankContext& ctx, const ModelConfig& config) {
+  if (config.compile == CompileMode::automatic) return why_not_compiled(ctx.device()).empty();
+  return config.compile != CompileMode::none;
+}
 
 namespace {
 
@@ -71,7 +79,20 @@ std::string_view variant_of_last(RankContext& ctx, const char* op) {
 
 }  // namespace
 
-NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float eps) {
+// A sum in the dtype of the stream, whatever the last term has; the norm in the dtype of the matmul that
+// follows.
+static NormedResidual compiled_norm(RankContext& ctx, const Residual& x, Param& weight, float eps,
+                                    const Param& next) {
+  const DType to = next.cast_to.value_or(x.sum.dtype());
+  if (!x.last.defined()) return {x.sum, compiled(ctx, norm_region(eps, to), {{x.sum}, {weight}})[0]};
+  const Tensors made = compiled(ctx, sum_norm_region(eps, to), {{x.sum, x.last}, {weight}});
+  return {made[0], made[1]};
+}
+
+NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, const ModelConfig& config,
+                       const Param& next) {
+  const float eps = config.norm_eps;
+  if (compiles(ctx, config)) return compiled_norm(ctx, x, weight, eps, next);
   if (!x.last.defined()) {
     Tensor normed = rms_norm(ctx, x.sum, weight, eps);
     return {x.sum, std::move(normed), variant_of_last(ctx, "rms_norm")};
@@ -84,17 +105,16 @@ Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) con
   ScopeGuard scope(ctx, scope_);
   if (config_.recompute == Recompute::nested && cache == nullptr)
     return {forward_in_halves(ctx, x.whole(ctx))};
-  const float eps = config_.norm_eps;
   Again again{Rematerializer(ctx), config_.recompute.again_in(index_)};
   Residual middle;  // [B, T, C], like all that passes between the halves
   {
     ScopeGuard attention(ctx, "attention");
-    const NormedResidual h = norm_of(ctx, x, *attention_norm_, eps);
+    const NormedResidual h = norm_of(ctx, x, *attention_norm_, config_, *qkv_);
     middle = {h.sum, attend(ctx, h, again, cache)};
     again.tensors.give_up();
   }
   ScopeGuard half(ctx, "mlp");
-  const NormedResidual h = norm_of(ctx, middle, *mlp_norm_, eps);
+  const NormedResidual h = norm_of(ctx, middle, *mlp_norm_, config_, *gate_up_);
   again_out(ctx, middle.sum, h.sum, again);
   middle = {};  // only the sum is needed from here on
   Tensor last = mlp(ctx, h, again);
@@ -105,16 +125,15 @@ Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) con
 // Each half by itself, so that either can be recomputed from its one input: the sum ends the first half, the
 // norm begins the second, and add_rms_norm would cross the border.
 Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
-  const float eps = config_.norm_eps;
-  const Tensor h = recompute(ctx, x, [&ctx, this, eps](const Tensor& t) {
+  const Tensor h = recompute(ctx, x, [&ctx, this](const Tensor& t) {
     ScopeGuard half(ctx, "attention");
     Again none{Rematerializer(ctx), {}};
-    return add(ctx, t, attend(ctx, norm_of(ctx, {t}, *attention_norm_, eps), none));
+    return Residual{t, attend(ctx, norm_of(ctx, {t}, *attention_norm_, config_, *qkv_), none)}.whole(ctx);
   });
-  return recompute(ctx, h, [&ctx, this, eps](const Tensor& t) {
+  return recompute(ctx, h, [&ctx, this](const Tensor& t) {
     ScopeGuard half(ctx, "mlp");
     Again none{Rematerializer(ctx), {}};
-    return add(ctx, t, mlp(ctx, norm_of(ctx, {t}, *mlp_norm_, eps), none));
+    return Residual{t, mlp(ctx, norm_of(ctx, {t}, *mlp_norm_, config_, *gate_up_), none)}.whole(ctx);
   });
 }
 
@@ -123,8 +142,10 @@ Tensor Block::enter(RankContext& ctx, const Tensor& normed, const Param& weight)
   return partition_.enter_shards(ctx, cast_for(ctx, normed, weight));
 }
 
+// Compiled, the cast back is left to the region that adds the result to the stream.
 Tensor Block::leave(RankContext& ctx, const Tensor& x, Param& weight, DType stream) const {
-  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, x, weight)), stream);
+  const Tensor y = partition_.leave_shards(ctx, linear(ctx, x, weight));
+  return compiles(ctx, config_) ? y : cast(ctx, y, stream);
 }
 
 // From the sum, which the norm saves: whatever added it up, the norm of it as it is stored is the same.
@@ -133,7 +154,9 @@ void Block::again_norm(RankContext& ctx, const NormedResidual& x, const Tensor& 
   const std::span<const Tensor> made(&entered, 1);
   again.tensors.remake(made, {again.tensors.later(x.sum)},
                        [&ctx, this, &norm, &weight, variant = x.variant](std::span<const Tensor> in) {
-                         const Tensor y = rms_norm(ctx, in[0], norm, config_.norm_eps, variant);
+                         const Tensor y = compiles(ctx, config_)
+                                              ? norm_of(ctx, {in[0]}, norm, config_, weight).normed
+                                              : rms_norm(ctx, in[0], norm, config_.norm_eps, variant);
                          return Tensors{enter(ctx, y, weight)};
                        });
 }
@@ -143,7 +166,7 @@ void Block::again_out(RankContext& ctx, const Tensor& before, const Tensor& sum,
   if (!again.has(Piece::out)) return;
   again.tensors.remake({&sum, 1}, {again.tensors.later(before), again.attended},
                        [&ctx, this](std::span<const Tensor> in) {
-                         return Tensors{add(ctx, in[0], leave(ctx, in[1], *out_, in[0].dtype()))};
+                         return Tensors{Residual{in[0], leave(ctx, in[1], *out_, in[0].dtype())}.whole(ctx)};
                        });
 }
 
@@ -160,13 +183,17 @@ Tensors Block::make_qkv(RankContext& ctx, const Tensor& normed, int64_t offset) 
     v = linear(ctx, normed, ParamRef::view(*qkv_, 2));
   }
   // In place: nothing else reads the unturned q and k.
-  const RopeResult turned = rope(ctx, q, k,
-                                 {.heads = heads_,
-                                  .kv_heads = kv_heads_,
-                                  .theta = c.rope_theta,
-                                  .offset = offset,
-                                  .scaling = c.rope_scaling,
-                                  .in_place = true});
+  const RopeOptions options{.heads = heads_,
+                            .kv_heads = kv_heads_,
+                            .theta = c.rope_theta,
+                            .offset = offset,
+                            .scaling = c.rope_scaling,
+                            .in_place = true};
+  if (compiles(ctx, c) && offset == 0) {  // a cache's offset is another with every token
+    const Tensors turned = compiled(ctx, rope_region(options), {{q, k}, {}});
+    return {turned[0], turned[1], v};
+  }
+  const RopeResult turned = rope(ctx, q, k, options);
   return {turned.q, turned.k, v};
 }
 
@@ -177,8 +204,14 @@ Tensors Block::make_gate_up(RankContext& ctx, const Tensor& normed) const {
   return {std::move(gate), std::move(up)};
 }
 
+Tensor Block::activate(RankContext& ctx, const Tensor& gate, const Tensor& up) const {
+  return compiles(ctx, config_) ? compiled(ctx, swiglu_region(), {{gate, up}, {}})[0] : swiglu(ctx, gate, up);
+}
+
 Tensor Block::attend(RankContext& ctx, const NormedResidual& x, Again& again, KvCache* cache) const {
-  const AttentionOptions options{.heads = heads_, .kv_heads = kv_heads_, .causal = true};
+  AttentionOptions options{.heads = heads_, .kv_heads = kv_heads_, .causal = true};
+  if (config_.compile == CompileMode::model && ctx.variants().find("attention") == "composed")
+    options.variant = "compiled";  // the softmax between its two matmuls
   const Tensor normed = enter(ctx, x.normed, *qkv_);
   if (again.has(Piece::attention_norm)) again_norm(ctx, x, normed, *attention_norm_, *qkv_, again);
   const int64_t offset = cache ? cache->length() : 0;
@@ -192,7 +225,7 @@ Tensor Block::attend(RankContext& ctx, const NormedResidual& x, Again& again, Kv
                                return Tensors{attention(ctx, in[0], in[1], in[2], options)};
                              })[0];
   if (again.has(Piece::out)) again.attended = again.tensors.later(o);
-  return leave(ctx, o, *out_, x.normed.dtype());
+  return leave(ctx, o, *out_, x.sum.dtype());
 }
 
 Tensor Block::mlp(RankContext& ctx, const NormedResidual& x, Again& again) const {
@@ -203,10 +236,11 @@ Tensor Block::mlp(RankContext& ctx, const NormedResidual& x, Again& again) const
     const Tensors gate_up = again.run(Piece::gate_up, {normed}, [&ctx, this](std::span<const Tensor> in) {
       return make_gate_up(ctx, in[0]);
     });
-    a = again.run(Piece::swiglu, {gate_up[0], gate_up[1]},
-                  [&ctx](std::span<const Tensor> in) { return Tensors{swiglu(ctx, in[0], in[1])}; })[0];
+    a = again.run(Piece::swiglu, {gate_up[0], gate_up[1]}, [&ctx, this](std::span<const Tensor> in) {
+      return Tensors{activate(ctx, in[0], in[1])};
+    })[0];
   }
-  return leave(ctx, a, *down_, x.normed.dtype());
+  return leave(ctx, a, *down_, x.sum.dtype());
 }
 
 }  // namespace kiln

@@ -23,7 +23,11 @@ struct NormedResidual {
   Tensor sum, normed;
   std::string_view variant = {};  // of the norm, where it is an op and not its parts
 };
-NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, float eps);
+// The norm in the dtype that `next` multiplies it in. Compiled: sum, norm and casts are one region.
+NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, const ModelConfig& config,
+                       const Param& next);
+// Whether the ops between this model's matmuls run as compiled regions here.
+bool compiles(RankContext& ctx, const ModelConfig& config);
 
 class Block {
  public:
@@ -61,6 +65,7 @@ class Block {
   void again_out(RankContext& ctx, const Tensor& before, const Tensor& sum, Again& again) const;
   Tensors make_qkv(RankContext& ctx, const Tensor& normed, int64_t offset) const;
   Tensors make_gate_up(RankContext& ctx, const Tensor& normed) const;
+  Tensor activate(RankContext& ctx, const Tensor& gate, const Tensor& up) const;
   Tensor forward_in_halves(RankContext& ctx, const Tensor& x) const;
 
   ModelConfig config_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "model/compile_mode.h"
 #include "model/recompute.h"
 #include "ops/rope/rope_scaling.h"
 
@@ -25,6 +26,7 @@ struct ModelConfig {
   bool fused_gate_up = true;
   bool fused_linear_ce = true;  // head and loss as one op; off: the whole logits, then their loss
   Recompute recompute = Recompute::none;
+  CompileMode compile = CompileMode::none;
 
   int64_t window = 0;  // keys a query sees at most, of models trained so; 0: all before it
 

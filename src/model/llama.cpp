@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "model/regions.h"
 #include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/linear/linear.h"
@@ -40,7 +41,7 @@ Residual Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
 }
 
 Tensor Llama::final_norm(RankContext& ctx, const Residual& x) const {
-  return cast_for(ctx, norm_of(ctx, x, *norm_, config_.norm_eps).normed, *head_);
+  return cast_for(ctx, norm_of(ctx, x, *norm_, config_, *head_).normed, *head_);
 }
 
 Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
@@ -50,10 +51,14 @@ Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {
 }
 
 Tensor Llama::loss(RankContext& ctx, const Tensor& tokens, const Tensor& targets) const {
-  if (!config_.fused_linear_ce && partition_.shard_count() == 1) {
+  const bool compiles_loss = config_.compile == CompileMode::model && compiles(ctx, config_);
+  const bool whole_logits = !config_.fused_linear_ce ||
+                            (compiles_loss && ctx.variants().find("linear_cross_entropy") == "composed");
+  if (whole_logits && partition_.shard_count() == 1) {
     const Tensor out = logits(ctx, tokens);
     ScopeGuard scope(ctx, "loss");
-    return cross_entropy(ctx, out, targets);
+    return compiles_loss ? compiled(ctx, loss_region(), {{out, targets}, {}})[0]
+                         : cross_entropy(ctx, out, targets);
   }
   const Residual x = hidden(ctx, tokens);
   ScopeGuard scope(ctx, "loss");

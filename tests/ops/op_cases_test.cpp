@@ -191,7 +191,7 @@ void expect_as_good(const OpCase& c, const CaseResult& fast, const DefinitionRun
 double cpu_floor(DType dtype, std::string_view variant) {
   const std::map<DType, double> spacing = {
       {DType::f32, 0x1p-23}, {DType::bf16, 0x1p-7}, {DType::f16, 0x1p-10}};
-  return spacing.at(dtype) / (variant == "composed" ? 1 : 4);
+  return spacing.at(dtype) / (variant == "composed" || variant == "compiled" ? 1 : 4);
 }
 
 // Some variants are for a shape of their own.
@@ -335,7 +335,7 @@ double cuda_floor(DType dtype, const std::string& variant) {
   const bool coarse = variant.ends_with("_tf32");
   const double ulp = coarse ? 0x1p-10 : spacing.at(dtype);
   if (dtype == DType::f64) return 65536 * ulp;
-  return ulp / (variant == "composed" || coarse ? 1 : 2);
+  return ulp / (variant == "composed" || variant == "compiled" || coarse ? 1 : 2);
 }
 
 TEST_P(CudaOpCases, AsGoodAsTheCpu) {

@@ -18,6 +18,13 @@ static inline F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c
 static inline F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }
 static inline F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
 static inline F32 sqrt(F32 a) { return {_mm512_sqrt_ps(a.v)}; }
+// x where a < b (a == b), else y; y where either is NaN.
+static inline F32 where_less(F32 a, F32 b, F32 x, F32 y) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), y.v, x.v)};
+}
+static inline F32 where_equal(F32 a, F32 b, F32 x, F32 y) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
+}
 static inline F32 round_nearest(F32 a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
@@ -83,6 +90,12 @@ static inline F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.v, b.v, c
 static inline F32 max(F32 a, F32 b) { return {_mm256_max_ps(a.v, b.v)}; }
 static inline F32 min(F32 a, F32 b) { return {_mm256_min_ps(a.v, b.v)}; }
 static inline F32 sqrt(F32 a) { return {_mm256_sqrt_ps(a.v)}; }
+static inline F32 where_less(F32 a, F32 b, F32 x, F32 y) {
+  return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
+}
+static inline F32 where_equal(F32 a, F32 b, F32 x, F32 y) {
+  return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
+}
 static inline F32 round_nearest(F32 a) {
   return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
@@ -190,6 +203,12 @@ static inline F32 min(F32 a, F32 b) {
 }
 static inline F32 sqrt(F32 a) {
   return lanes([&](int i) { return std::sqrt(a.v[i]); });
+}
+static inline F32 where_less(F32 a, F32 b, F32 x, F32 y) {
+  return lanes([&](int i) { return a.v[i] < b.v[i] ? x.v[i] : y.v[i]; });
+}
+static inline F32 where_equal(F32 a, F32 b, F32 x, F32 y) {
+  return lanes([&](int i) { return a.v[i] == b.v[i] ? x.v[i] : y.v[i]; });
 }
 static inline F32 round_nearest(F32 a) {
   return lanes([&](int i) { return std::nearbyint(a.v[i]); });

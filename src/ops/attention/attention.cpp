@@ -147,6 +147,17 @@ const Variant<AttentionOp> kRows[] = {
      nullptr,
      {},
      true},
+    // The same, with the softmax between its matmuls as a compiled region.
+    {"compiled",
+     DeviceType::cpu,
+     needs_equal_lengths,
+     {},
+     nullptr,
+     attention_composed_cost,
+     nullptr,
+     nullptr,
+     {},
+     true},
     {"flash_hopper", DeviceType::cuda, cuda_hopper_unsupported, kFlashSaves, cuda_hopper_workspace,
      flash_cost, KILN_CUDA_FN(attention_cuda_hopper_forward), KILN_CUDA_FN(attention_cuda_hopper_backward),
      Kernels("hopper::hopper_forward_kernel",
@@ -268,7 +279,8 @@ Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tenso
                  const AttentionOptions& options) {
   const AttentionProblem p = checked_problem(ctx, q, k, v, options);
   OpCall<AttentionOp> call(ctx, p, options.variant);
-  if (call.composed()) return attention_composed(ctx, p, q, k, v);
+  if (call.composed())
+    return attention_composed(ctx, p, q, k, v, std::strcmp(call.row().name, "compiled") == 0);
   Tensor o = ctx.empty(q.shape(), p.dtype);
   const Tensor probs = call.extra("probs"), lse = call.extra("lse");
   {

@@ -104,7 +104,7 @@ Tensor attention(RankContext& ctx, const Tensor& q, const Tensor& k, const Tenso
 
 // From other ops, through the tape; on any device that has them.
 Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
-                          const Tensor& v);
+                          const Tensor& v, bool compiled_softmax = false);
 Cost attention_composed_cost(const AttentionProblem& p, Pass pass);
 std::string attention_cpu_small_m_unsupported(const AttentionProblem& p, const DeviceTraits& traits);
 void attention_cpu_small_m_forward(RankContext& ctx, const AttentionForward& f);

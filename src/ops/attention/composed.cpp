@@ -6,14 +6,28 @@
 // 0 * NaN is NaN: a NaN in v reaches every query of its head and not only those that see it,
 // and so do, in backward, one in k (dq), in q (dk) and in the gradient of o (dv). Between finite numbers
 // nothing crosses.
+#include "autograd/region.h"
 #include "ops/attention/attention.h"
 #include "ops/batched_matmul/batched_matmul.h"
 #include "ops/masked_softmax/masked_softmax.h"
 
 namespace kiln {
 
+namespace {
+
+Tensor compiled_softmax_of(RankContext& ctx, const Tensor& scores, const MaskedSoftmaxOptions& options) {
+  const Region region{"masked_softmax", cat(options.scale, options.causal ? " causal" : ""),
+                      [options](RankContext& c, const RegionInputs& in) {
+                        return Tensors{masked_softmax(c, in.tensors[0], options)};
+                      },
+                      /*in_place=*/1};  // nothing else reads the scores
+  return compiled(ctx, region, {{scores}, {}})[0];
+}
+
+}  // namespace
+
 Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Tensor& q, const Tensor& k,
-                          const Tensor& v) {
+                          const Tensor& v, bool compiled_softmax) {
   Tensor scores, probs;  // [B, H, Tq, Tk]
   {
     const ScopeGuard part(ctx, "scores");
@@ -22,7 +36,9 @@ Tensor attention_composed(RankContext& ctx, const AttentionProblem& p, const Ten
   }
   {
     const ScopeGuard part(ctx, "softmax");
-    probs = masked_softmax(ctx, scores, {.scale = p.scale, .causal = p.causal});
+    const MaskedSoftmaxOptions options{.scale = p.scale, .causal = p.causal};
+    probs =
+        compiled_softmax ? compiled_softmax_of(ctx, scores, options) : masked_softmax(ctx, scores, options);
   }
   const ScopeGuard part(ctx, "final_matmul");
   return batched_matmul(ctx, probs, v, {.heads = p.H, .b_heads = p.Hkv});  // [B, Tq, H D]

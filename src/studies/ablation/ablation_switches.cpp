@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/region.h"
 #include "base/error.h"
 #include "base/nearest_name.h"
 
@@ -36,6 +37,7 @@ constexpr std::array kSwitches = {
     AblationSwitch{"bf16", "bf16 weights over exact fp32 ones, matmuls in bf16"},
     AblationSwitch{"cuda_graph", "the step captured once and replayed"},
     AblationSwitch{"recompute", "each block's activations recomputed in backward"},
+    AblationSwitch{"compile", "the ops between matmuls fused into generated kernels"},
     AblationSwitch{
         kRankSwitch,
         "weights, gradients and state shared out among 2 ranks of one device; against ddp:naive on them"},
@@ -68,6 +70,7 @@ const AblationSwitch& find_ablation_switch(std::string_view option, std::string_
 std::string why_not_on(const AblationSwitch& s, const Device& device) {
   if (s.name == "cuda_graph" && device.target != DeviceType::cuda)
     return cat(device.str(), " cannot capture a step; use --device cuda");
+  if (s.name == "compile") return why_not_compiled(device);
   return {};
 }
 
@@ -75,7 +78,8 @@ std::string AblationSetup::differences() const {
   const auto shape = [](bool fused) { return fused ? "fused" : "split"; };
   return cat("dtype=", name_of(spec.precision), ",graph=", spec.step.graph ? "on" : "off",
              ",prefetch=", loader_prefetch ? "on" : "off", ",recompute=", name_of(spec.model.recompute),
-             ",qkv=", shape(spec.model.fused_qkv), ",gate_up=", shape(spec.model.fused_gate_up));
+             ",qkv=", shape(spec.model.fused_qkv), ",gate_up=", shape(spec.model.fused_gate_up),
+             spec.model.compile == CompileMode::none ? "" : cat(",compile=", name_of(spec.model.compile)));
 }
 
 AblationSetup ablation_setup(const StepSpec& shape, const std::vector<std::string_view>& on,
@@ -102,6 +106,7 @@ AblationSetup ablation_setup(const StepSpec& shape, const std::vector<std::strin
   setup.spec.mode = StepMode::full;
   setup.spec.precision = is_on("bf16") ? Precision::bf16 : shape.precision;
   setup.spec.model.recompute = is_on("recompute") ? Recompute::block : Recompute::none;
+  setup.spec.model.compile = is_on("compile") ? CompileMode::model : CompileMode::none;
   setup.spec.step.graph = is_on("cuda_graph");
   setup.loader_prefetch = is_on("prefetch");
   if (!setup.loader_prefetch) setup.spec.step.prefetch = false;  // else: where the device has streams

@@ -93,6 +93,7 @@ StepSpec reference_spec(const StepSpec& composed, const Device& device) {
   StepSpec s = composed;
   choose_variants("baseline", "", device.target).apply_to(s.model);
   s.model.recompute = Recompute::none;
+  s.model.compile = CompileMode::none;
   s.model.fused_linear_ce = false;
   s.precision = Precision::fp32;
   s.step.graph = false;

@@ -17,11 +17,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string text_of(const ModelConfig& c) {
-  return fmt::format("V{} C{} F{} L{} H{}/{}x{} eps{} theta{}{} {}{}{}{} {}", c.vocab, c.d_model, c.d_ff,
+  return fmt::format("V{} C{} F{} L{} H{}/{}x{} eps{} theta{}{} {}{}{}{} {} {}", c.vocab, c.d_model, c.d_ff,
                      c.layers, c.heads, c.kv_heads, c.head_dim(), c.norm_eps, c.rope_theta,
                      c.rope_scaling.kind == RopeScaling::Kind::none ? "" : cat("/", text_of(c.rope_scaling)),
                      c.tied ? "tied " : "", c.fused_qkv ? "qkv " : "", c.fused_gate_up ? "gate_up " : "",
-                     c.fused_linear_ce ? "lce" : "", name_of(c.recompute));
+                     c.fused_linear_ce ? "lce" : "", name_of(c.recompute), name_of(c.compile));
 }
 
 std::string text_of(const StepSpec& s) {

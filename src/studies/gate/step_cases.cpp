@@ -9,12 +9,17 @@
 #include "autograd/tape.h"
 #include "base/plain_number.h"
 #include "model/model.h"
+#include "model/regions.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
+#include "ops/attention/attention.h"
 #include "ops/cases/bench_case.h"
 #include "ops/cases/run_case.h"
 #include "ops/cast/cast.h"
+#include "ops/cross_entropy/cross_entropy.h"
 #include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/sampled_rope.h"
+#include "ops/swiglu/swiglu.h"
 #include "studies/gate/update_cases.h"
 
 namespace kiln {
@@ -25,8 +30,9 @@ using K = CaseInput::Kind;
 // The forward and backward passes of a model's blocks, embedding and loss, shape by shape.
 class ModelCases {
  public:
-  ModelCases(const StepSpec& spec, std::vector<StepCase>& cases)
-      : c_(spec.model),
+  ModelCases(const StepSpec& spec, const RankOptions& rank, std::vector<StepCase>& cases)
+      : device_(rank.device),
+        c_(spec.model),
         B_(spec.step.batch),
         T_(spec.step.context),
         policy_(policy_of(spec.precision, layout_for(spec.precision, spec.step).narrow_grads)),
@@ -40,6 +46,7 @@ class ModelCases {
     for (const char* op : {"rms_norm", "add_rms_norm", "add"})
       bench(op, {{"rows", rows()}, {"cols", C}}, stream);
     if (policy_.casts_at_use()) add_casts();
+    if (c_.compile != CompileMode::none && why_not_compiled(device_).empty()) add_regions();
     if (c_.fused_qkv) linear(C, Q + 2 * KV);
     if (!c_.fused_qkv) linear(C, Q), linear(C, KV);
     linear(Q, C);
@@ -142,6 +149,90 @@ class ModelCases {
     });
   }
 
+  // The regions of a compiled model, each beside the ops that it is recorded from: those run in fp64.
+  using Call = std::function<CaseOutputs(RankContext&, std::span<const CaseArgument>)>;
+  void region(const char* op, const BenchShape& shape, DType dtype, int packed, const Call& ops,
+              const Call& made) {
+    add(cat("compiled ", op, " ", shape.str(), packed > 0 ? ",packed" : ""), dtype,
+        [b = find_op_bench(op), shape, packed, ops, made](const Sampling& s) {
+          SampledCase c = b.sampled(shape, s);
+          c.whole.call = [ops, made](RankContext& ctx, std::span<const CaseArgument> in) {
+            return in[0].tensor.dtype() == DType::f64 ? ops(ctx, in) : made(ctx, in);
+          };
+          return packed > 0 ? pack_inputs(std::move(c), 0, packed) : c;
+        });
+  }
+
+  void add_regions() {
+    const DType stream = policy_.value, narrow = policy_.compute;
+    const float eps = c_.norm_eps;
+    const BenchShape norm{{"rows", rows()}, {"cols", c_.d_model}}, mlp{{"rows", rows()}, {"cols", c_.d_ff}};
+    region(
+        "rms_norm", norm, stream, 0,
+        [eps](RankContext& ctx, auto in) {
+          return CaseOutputs{rms_norm(ctx, in[0].tensor, *in[1].param, eps)};
+        },
+        [eps, narrow, stream](RankContext& ctx, auto in) {
+          const Tensors y = compiled(ctx, norm_region(eps, narrow), {{in[0].tensor}, {*in[1].param}});
+          return CaseOutputs{kiln::cast(ctx, y[0], stream)};
+        });
+    region(
+        "add_rms_norm", norm, stream, 0,
+        [eps](RankContext& ctx, auto in) {
+          const AddRmsNormResult r = add_rms_norm(ctx, in[0].tensor, in[1].tensor, *in[2].param, eps);
+          return CaseOutputs{r.sum, r.normed};
+        },
+        [eps, narrow, stream](RankContext& ctx, auto in) {
+          const Tensor last = kiln::cast(ctx, in[1].tensor, narrow);
+          const Tensors y =
+              compiled(ctx, sum_norm_region(eps, narrow), {{in[0].tensor, last}, {*in[2].param}});
+          return CaseOutputs{y[0], kiln::cast(ctx, y[1], stream)};
+        });
+    region(
+        "swiglu", mlp, narrow, c_.fused_gate_up ? 2 : 0,
+        [](RankContext& ctx, auto in) { return CaseOutputs{swiglu(ctx, in[0].tensor, in[1].tensor)}; },
+        [](RankContext& ctx, auto in) {
+          return CaseOutputs{compiled(ctx, swiglu_region(), {{in[0].tensor, in[1].tensor}, {}})[0]};
+        });
+    const RopeOptions turned{.heads = c_.heads, .kv_heads = c_.kv_heads, .theta = c_.rope_theta};
+    region(
+        "rope",
+        {{"batch", B_}, {"seq", T_}, {"heads", c_.heads}, {"kv_heads", c_.kv_heads}, {"dim", c_.head_dim()}},
+        narrow, c_.fused_qkv ? 2 : 0,
+        [turned](RankContext& ctx, auto in) {
+          const RopeResult r = rope(ctx, in[0].tensor, in[1].tensor, turned);
+          return CaseOutputs{r.q, r.k};
+        },
+        [turned](RankContext& ctx, auto in) {
+          const Tensors y = compiled(ctx, rope_region(turned), {{in[0].tensor, in[1].tensor}, {}});
+          return CaseOutputs{y[0], y[1]};
+        });
+    if (c_.compile == CompileMode::model) add_model_regions();
+  }
+
+  void add_model_regions() {
+    const DType narrow = policy_.compute;
+    const BenchShape shape{
+        {"batch", B_},          {"seq", T_}, {"kv_seq", 0}, {"heads", c_.heads}, {"kv_heads", c_.kv_heads},
+        {"dim", c_.head_dim()}, {"full", 0}};
+    const auto attend = [c = c_](const char* variant) {
+      return [c, variant](RankContext& ctx, auto in) {
+        const AttentionOptions o{
+            .heads = c.heads, .kv_heads = c.kv_heads, .causal = true, .variant = variant};
+        return CaseOutputs{attention(ctx, in[0].tensor, in[1].tensor, in[2].tensor, o)};
+      };
+    };
+    region("attention", shape, narrow, c_.fused_qkv ? 3 : 0, attend(""), attend("compiled"));
+    linear(c_.d_model, c_.vocab);
+    region(
+        "cross_entropy", {{"rows", rows()}, {"vocab", c_.vocab}}, narrow, 0,
+        [](RankContext& ctx, auto in) { return CaseOutputs{cross_entropy(ctx, in[0].tensor, in[1].tensor)}; },
+        [](RankContext& ctx, auto in) {
+          return CaseOutputs{compiled(ctx, loss_region(), {{in[0].tensor, in[1].tensor}, {}})[0]};
+        });
+  }
+
+  const Device device_;
   const ModelConfig c_;
   const int64_t B_, T_;
   const PrecisionPolicy policy_;
@@ -153,7 +244,7 @@ class ModelCases {
 
 std::vector<StepCase> cases_of_step(const StepSpec& spec, const RankOptions& rank) {
   std::vector<StepCase> cases;
-  ModelCases(spec, cases).add_all();
+  ModelCases(spec, rank, cases).add_all();
   if (spec.mode == StepMode::full) add_update_cases(spec, rank, cases);
   std::set<std::string> names;  // a square matrix is that of two projections
   std::erase_if(cases, [&](const StepCase& c) { return !names.insert(c.name).second; });

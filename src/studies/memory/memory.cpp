@@ -117,6 +117,7 @@ RankOptions memory_rank(const MemoryStudyRequest& request, StepSpec& spec) {
   RankOptions rank = options_for(request.device, request.threads, request.seed);
   const RunVariants chosen = choose_variants(request.preset, request.variants, request.device.target);
   chosen.apply_to(spec.model);
+  spec.model.compile = request.compile;
   rank.variants = chosen.ops;
   return rank;
 }

@@ -22,6 +22,7 @@ struct MemoryStudyRequest {
   std::vector<StepMode> modes = {};  // none: as the study has them
   std::string preset = "optimized", variants = {};
   Recompute recompute = Recompute::none;
+  CompileMode compile = CompileMode::none;
   int64_t batch = 4;
   int micro_steps = 1;
   int steps = 2;       // to trace; the second finds what the first left behind

@@ -66,6 +66,7 @@ const Schema<Line>& schema() {
       {"preset", "", Unit::text, [](const L& l) { return Json(l.request.preset); }},
       {"variants", "", Unit::text, [](const L& l) { return Json(l.request.variants); }},
       {"recompute", "", Unit::text, [](const L& l) { return Json(name_of(l.of.spec.model.recompute)); }},
+      {"compile", "", Unit::text, [](const L& l) { return Json(name_of(l.of.spec.model.compile)); }},
       {"device", "", Unit::text, [](const L& l) { return Json(l.request.device.str()); }},
       {"parameters", "parameters", Unit::rate, [](const L& l) { return Json(l.of.params); }, Where::wide},
       {"predicted_peak_bytes", "predicted MiB", kMiB,

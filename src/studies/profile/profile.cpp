@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "device/device_room.h"
+#include "model/compile_check.h"
 #include "report/export/step_timeline.h"
 #include "report/html/timeline_html.h"
 #include "studies/gate/gate.h"
@@ -37,6 +38,7 @@ StepProfile make_step(const ProfileRequest& r, const NamedModel& size, int64_t c
   p.tuned = r.tuning.has_value();
   p.spec.model = config_of(size);
   p.spec.model.recompute = r.recompute;
+  p.spec.model.compile = r.compile;
   choose_variants(r.preset, r.variants, r.device.target).apply_to(p.spec.model);
   p.spec.precision = precision;
   StepOptions& step = p.spec.step;
@@ -244,6 +246,9 @@ void check_profile(const ProfileRequest& r) {
         "leave --source out, or use --device cuda", ErrorKind::usage);
   for (const NamedModel& size : r.sizes)
     check_config(make_step(without_budget(r), size, 1, r.precisions.front()).spec.model);
+  ModelConfig asked;
+  asked.compile = r.compile;
+  check_compile(asked, r.device);
 }
 
 ProfileReport run_profile(const ProfileRequest& r, const std::function<void(const std::string&)>& progress) {

@@ -26,6 +26,7 @@ struct ProfileRequest {
   std::vector<Precision> precisions = {Precision::bf16};
   std::string preset = "optimized", variants = {};
   Recompute recompute = Recompute::none;
+  CompileMode compile = CompileMode::none;
   GraphChoice graph = GraphChoice::automatic;
   int64_t batch = 1;
   int micro_steps = 1;

@@ -192,6 +192,7 @@ const Schema<StepLine>& step_schema() {
       {"vocab", "vocab", Unit::text, [](const L& l) { return Json(l.p.spec.model.vocab); }, kDiffers},
       {"micro_steps", "", Unit::count, [](const L& l) { return Json(l.p.spec.step.micro_steps); }},
       {"recompute", "", Unit::text, [](const L& l) { return Json(name_of(l.p.spec.model.recompute)); }},
+      {"compile", "", Unit::text, [](const L& l) { return Json(name_of(l.p.spec.model.compile)); }},
       {"preset", "preset", Unit::text, [](const L& l) { return Json(l.p.preset); }, kTable},
       {"variants", "", Unit::text, [](const L& l) { return Json(l.p.variants); }},
       {"tuned", "", Unit::text, [](const L& l) { return Json(l.p.tuned); }},

@@ -88,6 +88,8 @@ Schema<Line> setup_columns() {
       {"recompute", "recompute", Unit::text,
        [](const Line& l) { return Json(name_of(l.row.spec.model.recompute)); }, Where::differs},
       {"preset", "preset", Unit::text, [](const Line& l) { return Json(l.row.preset); }, Where::table},
+      {"compile", "compile", Unit::text,
+       [](const Line& l) { return Json(name_of(l.row.spec.model.compile)); }, Where::differs},
       {"variants", "variants", Unit::text, [](const Line& l) { return Json(l.row.variants); },
        Where::differs},
       {"variant_set", "", Unit::text, [](const Line& l) { return Json(l.row.variant_set()); }},

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "autograd/region.h"
 #include "base/plain_number.h"
 #include "device/device_room.h"
+#include "model/compile_check.h"
 #include "studies/gate/gate.h"
 #include "studies/place.h"
 #include "studies/step/step_policy.h"
@@ -39,6 +41,7 @@ std::vector<TimedOp> least_ops(const BenchStepRequest& request, const StepRow& r
   StepRow other = row;
   best.apply_to(other.spec.model);
   other.spec.model.recompute = Recompute::none;
+  other.spec.model.compile = CompileMode::none;
   RankOptions rank = options_for(request.device, request.threads, request.seed);
   rank.variants = best.ops;
   return plan_step(other.spec, rank).ops;
@@ -177,7 +180,7 @@ void split_rows(const BenchStepRequest& request, BenchStepReport& report) {
 }
 
 StepRow make_row(const BenchStepRequest& r, const NamedModel& size, int64_t context, Precision precision,
-                 const std::string& preset, StepMode mode) {
+                 const std::string& preset, CompileMode compile, StepMode mode) {
   StepRow row;
   row.size = size;
   row.preset = preset;
@@ -185,6 +188,7 @@ StepRow make_row(const BenchStepRequest& r, const NamedModel& size, int64_t cont
   row.tuned = r.tuning.has_value();
   row.spec.model = config_of(size);
   row.spec.model.recompute = r.recompute;
+  row.spec.model.compile = compile;
   choose_variants(preset, r.variants, r.device.target).apply_to(row.spec.model);
   row.spec.precision = precision;
   row.spec.mode = mode;
@@ -209,7 +213,10 @@ std::vector<StepRow> step_rows(const BenchStepRequest& r) {
     for (int64_t context : r.contexts) {
       for (Precision precision : r.precisions) {
         for (const std::string& preset : r.presets) {
-          for (StepMode mode : r.modes) rows.push_back(make_row(r, size, context, precision, preset, mode));
+          for (CompileMode compile : r.compile) {
+            for (StepMode mode : r.modes)
+              rows.push_back(make_row(r, size, context, precision, preset, compile, mode));
+          }
         }
       }
     }
@@ -277,11 +284,13 @@ RooflineFacts StepRow::roofline() const {
 
 std::string StepRow::variant_set() const {
   auto shape = [](bool fused) { return fused ? "fused" : "split"; };
-  return fmt::format("{}{}{},dtype={},graph={},recompute={},micro_steps={},clip={},qkv={},gate_up={}{}",
+  const CompileMode mode = spec.model.compile;
+  return fmt::format("{}{}{},dtype={},graph={},recompute={},micro_steps={},clip={},qkv={},gate_up={}{}{}",
                      preset, variants.empty() ? "" : ",", variants, name_of(spec.precision),
                      spec.step.graph ? "on" : "off", name_of(spec.model.recompute), spec.step.micro_steps,
                      spec.step.max_norm > 0 ? plain(spec.step.max_norm, 6) : "off",
-                     shape(spec.model.fused_qkv), shape(spec.model.fused_gate_up), tuned ? ",tune=on" : "");
+                     shape(spec.model.fused_qkv), shape(spec.model.fused_gate_up), tuned ? ",tune=on" : "",
+                     mode == CompileMode::none ? "" : cat(",compile=", name_of(mode)));
 }
 
 bool BenchStepReport::any_timed() const {
@@ -339,6 +348,7 @@ void check_bench_step(const BenchStepRequest& r) {
   for (const StepRow& row : step_rows(r)) {
     check_config(row.spec.model);
     check_context(row.spec.model, row.spec.step.context);
+    check_compile(row.spec.model, r.device);
   }
 }
 

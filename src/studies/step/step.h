@@ -32,6 +32,7 @@ struct BenchStepRequest {
   std::vector<StepMode> modes = {StepMode::full};
   std::string variants = {};  // on top of each preset
   Recompute recompute = Recompute::none;
+  std::vector<CompileMode> compile = {CompileMode::none};
   GraphChoice graph = GraphChoice::automatic;  // automatic: where the device can, but not in the baseline
   int64_t batch = 4;
   int micro_steps = 1;
@@ -57,12 +58,13 @@ struct StepRow : RowOutcome {
   bool tuned = false;                                    // GEMM algorithms as `kiln tune` chose them
   std::vector<std::pair<std::string, std::string>> ops;  // op and variant, as the step takes them
 
-  Timing timing;           // of one step, seconds, by marks on the device
-  double wall = 0;         // seconds a step, by the host's clock
-  double first_eager = 0;  // seconds from nothing to the end of the first step
-  double first = 0;        // the same to the end of the first step that runs as the timed ones do
-  bool captured = false;   // as a graph
-  bool by_turns = false;   // a few steps at a time, between those of the rows beside it
+  Timing timing;               // of one step, seconds, by marks on the device
+  double wall = 0;             // seconds a step, by the host's clock
+  double first_eager = 0;      // seconds from nothing to the end of the first step
+  double first = 0;            // the same to the end of the first step that runs as the timed ones do
+  bool captured = false;       // as a graph
+  bool by_turns = false;       // a few steps at a time, between those of the rows beside it
+  double compile_seconds = 0;  // of the first step, spent on recording and planning regions
   double first_loss = 0, last_loss = 0;
   double flops = 0;  // of the model, a step
   MemoryStats predicted, measured;

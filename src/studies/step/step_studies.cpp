@@ -15,8 +15,9 @@ namespace kiln {
 namespace {
 
 // What decides a step's time. variant_set holds the precision and is left out: its parts are here.
-constexpr std::array kDecides = {"size",     "mode",  "dtype",     "batch",       "ctx",  "vocab", "preset",
-                                 "variants", "graph", "recompute", "micro_steps", "clip", "device"};
+constexpr std::array kDecides = {"size",    "mode",        "dtype",    "batch", "ctx",
+                                 "vocab",   "preset",      "variants", "graph", "recompute",
+                                 "compile", "micro_steps", "clip",     "device"};
 
 std::string same_but(const Json& row, std::initializer_list<std::string_view> keys) {
   std::string text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/region.h"
 #include "perf/timing/queued_timing.h"
 #include "train/run/tuned.h"
 
@@ -112,6 +113,7 @@ void TimedSteps::finish() {
   step_.reset();
   marks_.reset();
   row_.measured = ctx_.allocator().stats();
+  row_.compile_seconds = compile_seconds(ctx_);
   if (row_.phases) return;
   try {
     time_phases();

@@ -85,6 +85,7 @@ std::string run_record(const TrainRequest& r, const TrainSetup& s, uint64_t gene
         {"kv_heads", m.kv_heads},
         {"tied", m.tied},
         {"recompute", name_of(m.recompute)},
+        {"compile", std::string(name_of(m.compile))},
         {"parameters", s.parameters}}},
       {"data", {{"train_tokens", s.train_tokens}, {"validation_tokens", s.validation_tokens}}},
       {"machine",

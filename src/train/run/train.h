@@ -33,6 +33,7 @@ struct TrainRequest : ModelOptions {  // NOLINT(clang-analyzer-optin.performance
   std::optional<int32_t> train_bpe;  // instead of it: a BPE of so many tokens trained on the text
   std::string precision = "fp32";
   std::string recompute = "none";
+  std::string compile = "none";
   bool fit = false;  // micro-batch, gradient accumulation and recompute as they fit and are fastest
   std::string preset = "optimized";  // or baseline
   std::string variants;              // attention=naive,qkv=split,...: on top of the preset

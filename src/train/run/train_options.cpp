@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "dist/launch/transports.h"
 #include "dist/strategy/grad_tree.h"
+#include "model/compile_check.h"
 #include "model/hf_config.h"
 #include "model/partition.h"
 #include "model/size_registry.h"
@@ -96,6 +97,7 @@ void add_step_options(Options& o, TrainRequest& r) {
   o.opt("--recompute", r.recompute,
         checked_text([](const std::string& text) { (void)parse_recompute("--recompute", text); }),
         kRecomputeHelp);
+  o.opt("--compile", r.compile, compile_mode_names(), kCompileHelp);
   o.opt(
       "--fit", r.fit,
       "choose micro-batch, accumulation and recompute for batch x grad-accum sequences, so that a step fits "
@@ -220,6 +222,7 @@ std::string model_text(const TrainRequest& r) { return r.model.empty() ? joined(
 ModelConfig model_of(const TrainRequest& r) {
   ModelConfig c = model_of(static_cast<const ModelOptions&>(r)).config;
   c.recompute = parse_recompute("--recompute", r.recompute);
+  c.compile = parse_compile("--compile", r.compile);
   choose_variants(r.preset, r.variants, r.device.target).apply_to(c);
   check_config(c);
   return c;
@@ -396,6 +399,7 @@ void check_request(const TrainRequest& r) {
   check_schedule(schedule_of(r));
   check_shards(model_of(r), r.tensor_ranks);
   check_context(model_of(r), r.context);
+  check_compile(model_of(r), r.device);
 }
 
 }  // namespace kiln

@@ -9,6 +9,7 @@
 #include "device/device_room.h"
 #include "device/gpu_info.h"
 #include "dist/launch/transports.h"
+#include "model/compile_check.h"
 #include "model/hf_folder.h"
 #include "train/presets.h"
 #include "train/run/auto_bucket.h"
@@ -221,6 +222,8 @@ TrainOutcome TrainingRank::already_done() const {
 }
 
 void TrainingRank::choose_products() {
+  if (const std::string note = compile_note(config_, request_.device); first_ && !note.empty())
+    view_.on_note(note);
   const std::optional<TunePlace> here = tune_place(request_.device);
   if (first_)
     tuning_ = tuning_of_run(*folder_, found_.has_value(), request_.tune, here,

@@ -43,7 +43,8 @@ TEST(AblationSwitches, NoneIsTheBaseline) {
 
 TEST(AblationSwitches, AllAreTheOptimizedPreset) {
   const AblationSetup on = setup_with(all_switches());
-  EXPECT_EQ(on.differences(), "dtype=bf16,graph=on,prefetch=on,recompute=block,qkv=fused,gate_up=fused");
+  EXPECT_EQ(on.differences(),
+            "dtype=bf16,graph=on,prefetch=on,recompute=block,qkv=fused,gate_up=fused,compile=model");
   for (const auto& [op, variant] : on.variants.ops.all())
     EXPECT_EQ(variant, "") << op;  // as the table has it
   EXPECT_FALSE(on.spec.step.prefetch.has_value());

@@ -10,10 +10,13 @@
 #include "kiln/command.h"
 #include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
+#include "kiln/sweep_options.h"
 #include "rows/result_log.h"
 #include "rows/row_values.h"
 #include "studies/ablation/ablation.h"
+#include "studies/ablation/quality_curves.h"
 #include "studies/ablation/render.h"
+#include "studies/chart_export.h"
 
 namespace kiln::cli {
 namespace {
@@ -25,6 +28,7 @@ struct Asked {
   ModelOptions model = {.sizes = {"small"}};
   bool quick = false;
   PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
 std::vector<std::string_view> all_switches() {
@@ -74,6 +78,10 @@ void report_failures(const AblateReport& report) {
 
 void run_ablate(Asked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
+  if (asked.sweep.asked()) {
+    asked.sweep.fresh = asked.request.fresh;
+    return run_bench_sweep(asked.sweep, swept(command, common), common, format);
+  }
   if (asked.quick) make_quick(asked, command.options);
   AblateRequest& request = asked.request;
   // Of a baseline that has it already it is no switch.
@@ -84,6 +92,7 @@ void run_ablate(Asked& asked, const Command& command, const CommonOptions& commo
   request.out = common.out;
   request.device = device_here(common);
   check_ablate(request);
+  if (asked.sweep.dry_run) return;
   prepare_results(common.out);
   const StoredResults stored = read_results(common.out);
   AblateReport report;
@@ -100,6 +109,55 @@ void run_ablate(Asked& asked, const Command& command, const CommonOptions& commo
     for (const std::string& line : report.notes) fmt::print(stderr, "{}\n", line);
   }
   report_failures(report);
+}
+
+struct QualityAsked {
+  QualityRequest request;
+  ModelOptions model = {.sizes = {"nano"}};
+  PageFormat format = PageFormat::text;
+};
+
+void run_quality(QualityAsked& asked, const Command& command, const CommonOptions& common) {
+  const PageFormat format = page_format(command, asked.format, common);
+  QualityRequest& request = asked.request;
+  request.size = model_of(asked.model);
+  request.seed = common.seed;
+  request.device = device_here(common);
+  if (request.device.is_meta())
+    throw Error("meta runs no kernels, so nothing is learned there", "use --device cpu or cuda",
+                ErrorKind::usage);
+  prepare_results(common.out);
+  QualityReport report;
+  {
+    const StopOnSignals signals;
+    const BenchProgress progress;
+    request.stop = [] { return stop_requested().load(); };
+    report = quality_curves(request, [&](const std::string& text) { progress(text); });
+  }
+  print_page(quality_page(report), format, common.wide);
+  append_results(common.out, {quality_result_line(report)});
+  for (const std::string& path :
+       write_charts(common.out, "quality", std::vector<NamedChart>{{"curves", quality_svg(report)}}))
+    fmt::print(stderr, "wrote {}\n", path);
+  if (!report.passed())
+    throw Error(fmt::format("the losses differ by {:.2f} % at step {}; {:.2f} % are allowed",
+                            100 * report.worst(), report.worst_step(), 100 * request.tolerance));
+}
+
+void add_quality(Command& c, const CommonOptions& common) {
+  auto asked = std::make_shared<QualityAsked>();
+  QualityRequest& r = asked->request;
+  r.only = all_switches();
+  add_model_options(c.options, asked->model, /*several=*/false);
+  c.opt("--batch", r.batch, between(1, 1 << 20), "micro-batch size");
+  c.opt("--ctx,--context", r.context, between(1, 1 << 24), "sequence length");
+  c.opt("--grad-accum", r.micro_steps, between(1, 1 << 16), "gradient accumulation: micro-steps of a step");
+  c.opt("--steps", r.steps, between(2, 1 << 24), "training steps of both");
+  c.opt("--only", r.only, switches_form(), "switches of the optimized step").value("NAME,...").unset("all");
+  c.opt("--tolerance", r.tolerance, between(0.0, 1e3), "largest difference of the losses, as a share");
+  c.opt("--threads", r.threads, thread_range(), "CPU threads").unset("all");
+  add_page_options(c, asked->format);
+  c.run = [asked, &c, &common] { run_quality(*asked, c, common); };
 }
 
 }  // namespace
@@ -127,7 +185,12 @@ void add_ablate(Command& c, const CommonOptions& common) {
   c.opt("--fresh", r.fresh, "measure stored rows again");
   c.opt("--threads", r.threads, thread_range(), "CPU threads").unset("all");
   add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
   c.run = [asked, &c, &common] { run_ablate(*asked, c, common); };
+  add_quality(
+      c.sub("quality", "loss curves of baseline and optimized step over hundreds of steps, in one picture",
+            "kiln ablate quality --size nano --steps 300 --device cpu"),
+      common);
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,5 @@
-// kiln study: the sweeps of a whole course, one after another, into one folder.
+// kiln study: the sweeps of a whole course, one after another, into one folder. kiln all: those of both, and
+// all around them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "kiln/bench_options.h"
 #include "kiln/command.h"
 #include "kiln/console/stop_on_signals.h"
+#include "studies/course/everything.h"
 #include "studies/course/render.h"
 #include "studies/shared_ceilings.h"
 
@@ -64,7 +66,40 @@ void run(Asked& asked, const CommonOptions& common) {
   report_failures(report);
 }
 
+void run_all(EverythingRequest& request, bool list, const CommonOptions& common) {
+  request.out = common.out;
+  request.device = common.device;
+  request.seed = fmt::format("{}", common.seed);
+  request.stop = [] { return stop_requested().load(); };
+  std::vector<EverythingStep> steps;
+  if (list) {
+    steps = plan_everything(request);
+    std::fputs((common.json ? everything_json(request, steps).dump(2) + "\n" : plan_text(steps)).c_str(),
+               stdout);
+    return;
+  }
+  {
+    const StopOnSignals signals;
+    steps = do_everything(request, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  }
+  fmt::print("{}",
+             common.json ? everything_json(request, steps).dump(2) + "\n" : everything_text(request, steps));
+  for (const EverythingStep& s : steps)
+    if (s.outcome == StepOutcome::failed)
+      throw Error(fmt::format("{}: {}", s.name, s.reason), "what is done is kept; run it again");
+}
+
 }  // namespace
+
+void add_all(Command& c, const CommonOptions& common) {
+  auto request = std::make_shared<EverythingRequest>();
+  auto list = std::make_shared<bool>(false);
+  c.opt("--list", *list, "list the command lines and run nothing").not_in_config();
+  c.opt("--quick", request->quick, "minutes: small models and few steps, no tests of the build tree");
+  c.opt("--fresh", request->fresh, "do again what is done").not_in_config();
+  c.opt("--step-timeout", request->timeout, between(0.0, 1e7), "time limit of a step, seconds; 0: none");
+  c.run = [request, list, &common] { run_all(*request, *list, common); };
+}
 
 void add_study(Command& c, const CommonOptions& common) {
   auto asked = std::make_shared<Asked>();

@@ -4,10 +4,10 @@
 namespace kiln::cli {
 
 using Add = void(Command& command, const CommonOptions& common);
-Add add_ablate, add_bench, add_calc, add_compare, add_compile, add_completions, add_convert, add_diff,
-    add_doctor, add_eval, add_fit, add_man, add_measure, add_memory, add_ops, add_plan, add_precision,
-    add_profile, add_report, add_residuals, add_run, add_sample, add_sizes, add_study, add_tokenize,
-    add_train, add_tune, add_watch;
+Add add_ablate, add_all, add_bench, add_calc, add_compare, add_compile, add_completions, add_convert,
+    add_diff, add_doctor, add_eval, add_fit, add_man, add_measure, add_memory, add_ops, add_plan,
+    add_precision, add_profile, add_report, add_residuals, add_run, add_sample, add_sizes, add_study,
+    add_tokenize, add_train, add_tune, add_watch;
 
 std::span<const CommandEntry> commands() {
   static constexpr CommandEntry kCommands[] = {
@@ -29,6 +29,8 @@ std::span<const CommandEntry> commands() {
        "kiln bench op rms_norm --shape rows=8192,cols=4096 --dtype fp32,bf16", add_bench},
       {"study", "all sweeps of the 2025 or 2026 course, into one folder", "kiln study 2025 --scale tiny",
        add_study},
+      {"all", "ops checked, tests, both studies, ablation, report and a bundle of it: resumable",
+       "kiln all --quick --out runs/all", add_all},
       {"profile", "where a training step's time goes: ranges, kernels, launches, and a timeline",
        "kiln profile --size small --batch 1 --ctx 128 --json", add_profile},
       {"memory", "memory of a step by purpose, over time; scaling, recompute-sweep",

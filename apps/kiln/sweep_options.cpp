@@ -109,7 +109,8 @@ CellRun run_cell(const std::vector<std::string>& args, const std::string& out, d
 }
 
 // In a copy of this process: what a check starts (CUDA, above all) would break the cells.
-std::string check_cells(const std::vector<std::vector<std::string>>& cells, const std::string& device) {
+std::string check_cells(const std::vector<std::vector<std::string>>& cells, const std::string& device,
+                        bool meta_too) {
   return in_a_copy([&] {
     for (std::vector<std::string> args : cells) {
       args.emplace_back("--dry-run");
@@ -124,7 +125,7 @@ std::string check_cells(const std::vector<std::vector<std::string>>& cells, cons
     const std::vector<GpuInfo> gpus = list_gpus(&why_no_gpu);
     require_gpu(device, gpus, why_no_gpu);
     const Device where = Device::parse(device);
-    if (where.is_meta())
+    if (where.is_meta() && !meta_too)
       throw Error("meta runs no kernels, so a sweep has no rows there", "use --device cpu or cuda",
                   ErrorKind::usage);
     return device_name(where);
@@ -146,7 +147,8 @@ void add_sweep_options(Command& command, SweepOptions& sweep) {
       .not_in_config();
   command.opt("--cell-timeout", sweep.timeout, between(0.001, 1e7), "time limit of a cell, seconds")
       .not_in_config();
-  command.opt("--fresh", sweep.fresh, "measure stored cells again").not_in_config();
+  if (command.options.find("--fresh") == nullptr)
+    command.opt("--fresh", sweep.fresh, "measure stored cells again").not_in_config();
   command.opt("--dry-run", sweep.dry_run, "check the command line and measure nothing").not_in_config();
 }
 
@@ -262,7 +264,8 @@ void run_bench_sweep(const SweepOptions& options, const SweptCommand& command, c
   const auto args_of = [&](const GridCell& cell) { return whole_command(command, request, cell, sizes); };
   std::vector<std::vector<std::string>> all;
   for (const GridCell& cell : cells_of(request.axes)) all.push_back(args_of(cell));
-  request.place = fmt::format("{}\n{}", check_cells(all, common.device), build_info().build_id);
+  request.place =
+      fmt::format("{}\n{}", check_cells(all, common.device, options.meta_too), build_info().build_id);
   if (options.dry_run) return;
 
   SweepReport report;

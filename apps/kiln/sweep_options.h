@@ -14,12 +14,14 @@ struct SweepOptions {
   std::vector<std::string> grid;
   double timeout = 600;
   bool fresh = false;
-  bool dry_run = false;  // read and check everything, measure nothing
+  bool dry_run = false;   // read and check everything, measure nothing
+  bool meta_too = false;  // of a command that has rows on meta
 
   bool asked() const { return !grid.empty(); }
 };
 
-// --grid, --cell-timeout, --fresh and --dry-run.
+// --grid, --cell-timeout, --fresh and --dry-run. Of a command that has a --fresh already that one stays: it
+// says whether rows of a cell are taken from what is stored.
 void add_sweep_options(Command& command, SweepOptions& sweep);
 
 // A command as a sweep sees it.

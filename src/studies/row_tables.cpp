@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "rows/row_outcome.h"
+#include "studies/ablation/quality_curves.h"
 #include "studies/attention/render.h"
 #include "studies/compare/render.h"
 #include "studies/format.h"
@@ -99,6 +100,33 @@ std::span<const ColumnForm> common_columns() {
   return kForms;
 }
 
+// Peaks have no time beside them.
+std::span<const ColumnForm> memory_columns() {
+  static const std::vector<ColumnForm> kForms = [] {
+    std::vector<ColumnForm> forms;
+    for (const char* word : {"size", "phase", "dtype", "batch", "ctx", "preset", "recompute"})
+      forms.push_back({word, word, Unit::text, Where::differs});
+    forms.insert(forms.end(), outcome_forms().begin(), outcome_forms().end());
+    forms.push_back({"predicted_peak_bytes", "predicted peak MiB", Unit::bytes, Where::table});
+    forms.push_back({"measured_peak_bytes", "measured peak MiB", Unit::bytes, Where::table});
+    forms.push_back({"floor_bytes", "weights and state MiB", Unit::bytes, Where::wide});
+    return forms;
+  }();
+  return kForms;
+}
+
+// What a row of an ablation is, before what rows of any command are.
+std::span<const ColumnForm> ablate_columns() {
+  static const std::vector<ColumnForm> kForms = [] {
+    std::vector<ColumnForm> forms = {{"group", "group", Unit::text, Where::differs},
+                                     {"switch", "switch", Unit::text, Where::differs}};
+    const std::span<const ColumnForm> common = common_columns();
+    forms.insert(forms.end(), common.begin(), common.end());
+    return forms;
+  }();
+  return kForms;
+}
+
 }  // namespace
 
 std::vector<Json> rows_of(const std::vector<std::string>& result_lines) {
@@ -117,6 +145,8 @@ std::span<const ColumnForm> columns_of(std::string_view command) {
       {"bench step", step_columns},       {"bench op", op_columns},
       {"bench warmup", warmup_columns},   {"bench attention", attention_columns},
       {"bench flash", attention_columns}, {"bench leaderboard", attention_columns},
+      {"memory", memory_columns},         {"ablate quality", quality_columns},
+      {"ablate", ablate_columns},
   };
   for (const Command& c : kCommands)
     if (command.starts_with(c.name)) return c.columns();

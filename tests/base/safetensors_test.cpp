@@ -279,8 +279,7 @@ TEST(Safetensors, DISABLED_AHeaderOfAHundredMegabytes) {
     EXPECT_EQ(header.size(), tensors);
   });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (kib) EXPECT_LT(*kib, static_cast<long>(4 * text.size() / 1024 + 1024));
-  EXPECT_LT(seconds, 30);
+  EXPECT_LT(kib.value_or(0), static_cast<long>(4 * text.size() / 1024 + 1024));
   std::printf("a header of %.1f MB, %llu tensors: %.2f s, %ld MiB\n", static_cast<double>(text.size()) / 1e6,
               static_cast<unsigned long long>(tensors), seconds, kib.value_or(0) / 1024);
 }

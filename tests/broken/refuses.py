@@ -55,6 +55,7 @@ NOT_TIMED = {
     "study": "its parts are the commands above, in processes of their own",
     "run": "starts one of the commands above",
     "fit": "bytes; its seconds are of a model of the machine",
+    "all": "its steps are commands of this list, in processes of their own",
     "watch": "what a run wrote: as train",
     "train": "tokens a second of a run are no row of a table",
     "sample": "as train",
@@ -155,6 +156,16 @@ def why_rates_are_wrong(kiln):
     return None
 
 
+def why_unchecked(kiln):
+    """`ops --check` times nothing; it has to find what is wrong all the same."""
+    for mistake in (None, COPY, BACKWARD):
+        done, _ = run(kiln, "ops", ["swiglu", "--check"], mistake)
+        failed = [row["variant"] for row in json.loads(done.stdout)["rows"] if row["check"] != "passed"]
+        if (done.returncode != 0) != (mistake is not None) or ("fused" in failed) != (mistake is not None):
+            return f"'{mistake}': it ends with {done.returncode}, and {failed} failed: {done.stderr.strip()[-400:]}"
+    return None
+
+
 def main():
     kiln = sys.argv[1]
     names = [n for n in commands_of(kiln) if n != "bench"] + [f"bench {n}" for n in commands_of(kiln, "bench")]
@@ -166,6 +177,7 @@ def main():
     wrong = 0
     checks = {command: lambda command=command: why_wrong(kiln, command) for command in TIMED}
     checks["rates of doctor"] = lambda: why_rates_are_wrong(kiln)
+    checks["ops --check"] = lambda: why_unchecked(kiln)
     for command in sys.argv[2:] or checks:
         why = checks[command]()
         print(f"{command}: {why or 'refuses'}", flush=True)

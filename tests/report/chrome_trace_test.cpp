@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -156,21 +154,6 @@ TEST(StepTimeline, KernelsLieUnderTheRangesOfTheirOps) {
   page = Json::parse(chrome_trace(step_timeline({t}, "kiln")));
   check_schema(page);
   EXPECT_EQ(count(page, "forward"), 1);  // the host called no op
-}
-
-// A measurement, which make soak takes: two seconds are the aim, on a machine that does nothing else.
-TEST(ChromeTrace, DISABLED_AMillionEvents) {
-  constexpr int kEvents = 1'000'000;
-  const auto begin = std::chrono::steady_clock::now();
-  ChromeTrace trace("step");
-  const int lane = trace.add_lane("CPU");
-  for (int i = 0; i < kEvents; ++i)
-    trace.add_span(lane, "linear (gemm)", "op", 10.0 * i, 8, {{"layer", i % 64}});
-  const std::string text = trace.str();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  EXPECT_GT(std::count(text.begin(), text.end(), '\n'), kEvents);
-  EXPECT_LT(seconds, 20);
-  std::printf("a million events: %.2f s, %.0f MB\n", seconds, static_cast<double>(text.size()) / 1e6);
 }
 
 }  // namespace

@@ -71,7 +71,10 @@ std::string latex_table(const TextTable& table, std::size_t left) {
 std::string csv_table(const TextTable& table) {
   std::string text;
   for (const auto& line : table) {
-    for (std::size_t i = 0; i < line.size(); ++i) text += (i > 0 ? "," : "") + csv_cell(line[i]);
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (i > 0) text += ',';
+      text += csv_cell(line[i]);
+    }
     text += "\n";
   }
   return text;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -171,10 +170,7 @@ TEST_F(ReportOf, AThousandRowsStaySmall) {
     rows.back()["build_id"] = build_info().build_id;
   }
   store(rows);
-  const auto begin = std::chrono::steady_clock::now();
-  const std::string page = html();
-  EXPECT_LT(page.size(), 5u << 20);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  EXPECT_LT(html().size(), 5u << 20);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kiln/bench_options.h"
 #include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
+#include "kiln/sweep_options.h"
 #include "ops/renamed.h"
 #include "perf/model/hardware.h"
 #include "rows/result_log.h"
@@ -33,6 +34,7 @@ struct Asked {
   int64_t context = 128;
   double seconds = 2;
   PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
 // Of single configurations and of lists alike.
@@ -88,7 +90,9 @@ void report_failure(const StepRow& row) {
 void run_compare(const Asked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
   if (!asked.hardware.empty()) (void)find_hardware(asked.hardware);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(command, common), common, format);
   const CompareRequest request = compare_request(asked, common);
+  if (asked.sweep.dry_run) return;
   prepare_results(common.out);
   CompareReport report;
   {
@@ -175,16 +179,19 @@ struct MeasureAsked {
                             .by_calls = false};
   ModelOptions model = {.sizes = {"tiny"}};
   PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
 void run_measure(MeasureAsked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(command, common), common, format);
   BenchStepRequest& r = asked.request.step;
   r.sizes = models_of(asked.model);
   r.seed = common.seed;
   r.folder = common.out;
   r.device = device_here(common);
   check_measure(asked.request);
+  if (asked.sweep.dry_run) return;
   prepare_results(common.out);
   MeasureReport report;
   {
@@ -220,6 +227,7 @@ void add_measure(Command& c, const CommonOptions& common) {
         "ranks that share it, threads of this process; --batch is each rank's");
   add_timing(c.options, r, asked->request.seconds);
   add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
   c.run = [asked, &c, &common] { run_measure(*asked, c, common); };
 }
 
@@ -254,6 +262,7 @@ void add_compare(Command& c, const CommonOptions& common) {
         fmt::format("rates of the rooflines: {}, or a hardware file", joined(hardware_names())))
       .unset("this machine's calibration, else measured");
   add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
   c.run = [asked, &c, &common] { run_compare(*asked, c, common); };
 }
 

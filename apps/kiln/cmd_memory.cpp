@@ -9,6 +9,7 @@
 #include "kiln/command.h"
 #include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
+#include "kiln/sweep_options.h"
 #include "ops/renamed.h"
 #include "rows/result_log.h"
 #include "studies/chart_export.h"
@@ -25,6 +26,7 @@ constexpr NamedValue<MeasureChoice> kMeasure[] = {
 struct Asked {
   MemoryStudyRequest request;
   ModelOptions model = {.sizes = {"tiny"}};
+  SweepOptions sweep;
   PageFormat format = PageFormat::text;
   std::string attention;
   std::vector<int64_t> blocks;
@@ -58,7 +60,9 @@ MemoryStudyRequest request_of(const Asked& asked, const CommonOptions& common, s
 
 void run_memory(const Asked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(command, common), common, format);
   MemoryStudyRequest request = request_of(asked, common, {512}, {StepMode::forward, StepMode::full});
+  if (asked.sweep.dry_run) return;
   append_results(common.out, {});  // is there a place for them? Better said now than after minutes
   MemoryReport report;
   {
@@ -71,7 +75,15 @@ void run_memory(const Asked& asked, const Command& command, const CommonOptions&
   append_results(common.out, memory_result_lines(report));
 }
 
+// They are sweeps themselves.
+void refuse_grid(const Asked& asked) {
+  if (asked.sweep.asked())
+    throw Error("--grid belongs to kiln memory itself, which makes rows of its cells",
+                "kiln memory --grid ctx=128,256", ErrorKind::usage);
+}
+
 void run_scaling(const Asked& asked, const Command& command, const CommonOptions& common) {
+  refuse_grid(asked);
   const PageFormat format = page_format(command, asked.format, common);
   const MemoryStudyRequest request =
       request_of(asked, common, {128, 256, 512, 1024, 2048, 4096}, {StepMode::full});
@@ -85,6 +97,7 @@ void run_scaling(const Asked& asked, const Command& command, const CommonOptions
 }
 
 void run_recompute_sweep(const Asked& asked, const Command& command, const CommonOptions& common) {
+  refuse_grid(asked);
   const PageFormat format = page_format(command, asked.format, common);
   const MemoryStudyRequest request = request_of(asked, common, {512}, {StepMode::full});
   const bool steps_given = !command.options.find("--steps")->given().empty();
@@ -131,6 +144,8 @@ void add_options(Command& c, Asked& asked) {
       .not_in_config();
   c.opt("--threads", r.threads, thread_range(), "CPU threads").unset("all");
   add_page_options(c, asked.format);
+  asked.sweep.meta_too = true;
+  add_sweep_options(c, asked.sweep);
 }
 
 }  // namespace

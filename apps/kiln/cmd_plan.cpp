@@ -21,6 +21,7 @@ struct Asked {
   bool check = false;
   PlanCheckRequest checked;
   PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
 void finish(Asked& asked, const Command& c, const CommonOptions& common) {
@@ -44,6 +45,7 @@ void run_check(Asked& asked, const Command& c, const CommonOptions& common, Page
   q.device = common.device == "auto" ? Device::cpu() : device_here(common);
   q.folder = common.out;
   check_plan_check(q);
+  if (asked.sweep.dry_run) return;
   if (was_given(c, "--hw"))
     q.plan.hardware.memory = static_cast<double>(free_memory_on(q.device));
   else
@@ -59,6 +61,10 @@ void run_check(Asked& asked, const Command& c, const CommonOptions& common, Page
 
 void run_plan(Asked& asked, const Command& c, const CommonOptions& common) {
   const PageFormat format = page_format(c, asked.format, common);
+  if (asked.sweep.asked() && !asked.check)
+    throw Error("--grid makes rows of its cells, and kiln plan has rows with --check alone",
+                "add --check, or give lists: --devices 8,16,64", ErrorKind::usage);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(c, common), common, format);
   finish(asked, c, common);
   if (asked.check) return run_check(asked, c, common, format);
   std::vector<PlanReport> reports;
@@ -126,6 +132,7 @@ void add_plan(Command& c, const CommonOptions& common) {
   c.opt("--top", r.top, between(0, 1 << 20), "rows shown; 0: all");
   add_check_options(c, *asked);
   add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
   c.run = [asked, &c, &common] { run_plan(*asked, c, common); };
 }
 

@@ -9,6 +9,7 @@
 #include "kiln/command.h"
 #include "kiln/console/progress.h"
 #include "kiln/console/stop_on_signals.h"
+#include "kiln/sweep_options.h"
 #include "ops/renamed.h"
 #include "rows/result_log.h"
 #include "studies/profile/render.h"
@@ -27,6 +28,7 @@ struct Asked {
   std::optional<int64_t> batch;
   std::string source = "auto", tune = "auto";
   PageFormat format = PageFormat::text;
+  SweepOptions sweep;
 };
 
 TextForm<int64_t> context_form() {
@@ -65,7 +67,9 @@ void report_failures(const ProfileReport& report) {
 
 void run_profile_command(const Asked& asked, const Command& command, const CommonOptions& common) {
   const PageFormat format = page_format(command, asked.format, common);
+  if (asked.sweep.asked()) return run_bench_sweep(asked.sweep, swept(command, common), common, format);
   ProfileRequest request = request_of(asked, common);
+  if (asked.sweep.dry_run) return;
   request.tuning = find_tuning(asked.tune, common.out, tune_place(request.device),
                                [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   prepare_results(common.out);  // is there a place for them? Better said now than after minutes
@@ -117,6 +121,7 @@ void add_profile(Command& c, const CommonOptions& common) {
       .value("FILE");
   c.opt("--threads", r.threads, thread_range(), "CPU threads").unset("all");
   add_page_options(c, asked->format);
+  add_sweep_options(c, asked->sweep);
   c.run = [asked, &c, &common] { run_profile_command(*asked, c, common); };
 }
 

@@ -43,7 +43,9 @@ el('title').textContent = document.title = head.title;
 el('facts').textContent = whole(head.spans) + ' spans in ' + lanes.length + ' lanes, ' + time(last);
 
 const plot = el('plot'), g = plot.getContext('2d');
-const left = 128, kRow = 18, kGap = 10, kAxis = 24, kCounter = 70;
+g.font = '11px system-ui, sans-serif';
+const left = Math.ceil(Math.min(240, Math.max(90, ...lanes.map(l => g.measureText(l.name).width + 18))));
+const kRow = 18, kGap = 10, kAxis = 24, kCounter = 70;
 let lo = 0, hi = last, selected = null, lit = null, shape = [];
 const height = kAxis + lanes.reduce((a, l) => a + l.rows.length * kRow + kGap, 0) + counters.length * (kCounter + kGap) + 6;
 
@@ -109,7 +111,9 @@ function draw() {
   shape = [];
   for (const lane of lanes) {
     g.textAlign = 'right'; g.fillStyle = ink_;
-    g.fillText(lane.name.length > 21 ? lane.name.slice(0, 20) + '…' : lane.name, left - 8, y + 11.5);
+    let name = lane.name;
+    while (name.length > 2 && g.measureText(name).width > left - 12) name = name.slice(0, -2) + '…';
+    g.fillText(name, left - 8, y + 11.5);
     g.textAlign = 'left';
     for (const levels of lane.rows) { drawRow(levels, y, X, W); shape.push({ y, lane, levels }); y += kRow; }
     y += kGap;

@@ -53,6 +53,12 @@ TEST(StudyParts, HaveTheDocumentsSweeps) {
     EXPECT_EQ(value(part(study, "precision-accumulate"), "--count"), "1000");
     EXPECT_EQ(value(part(study, "precision-accumulate"), "--value"), "0.01");
     (void)part(study, "precision-toymodel");
+    EXPECT_EQ(value(part(study, "allreduce"), "--bytes"), "1MB,10MB,100MB,1GB");
+    EXPECT_EQ(value(part(study, "allreduce"), "--ranks"), "2,4,6");
+    EXPECT_EQ(value(part(study, "ddp"), "--form"), "naive,flat,overlap,bucketed");
+    EXPECT_EQ(value(part(study, "ddp"), "--bucket-mb"), "1,10,100,1000");
+    EXPECT_EQ(value(part(study, "zero"), "--stage"), "0,1,2,3");
+    (void)part(study, "fsdp");
   }
   EXPECT_EQ(value(part("2025", "step-ctx"), "--ctx"), "128,256,512");
   EXPECT_EQ(value(part("2025", "step-ctx"), "--size"), "small,medium");
@@ -196,6 +202,7 @@ TEST(Study, PartsRunOnceAndAreThereAfterwards) {
   EXPECT_TRUE(has(page, "\npage of bench\n"));
   EXPECT_TRUE(has(page, "Reduced: --size nano instead of small."));
   EXPECT_TRUE(has(f.folder.read("study-2025-tiny/second.md"), "```\npage of memory\n```"));
+  EXPECT_FALSE(has(page, "## Answer")) << "these rows say nothing";
   const std::vector<Json> rows = read_results(f.folder.path()).rows;
   ASSERT_EQ(rows.size(), 6U) << "rows are where those of all commands are, too";
   EXPECT_EQ(rows[2].at("study"), "2025");
@@ -220,6 +227,36 @@ TEST(Study, PartsRunOnceAndAreThereAfterwards) {
   f.request.seed = "1";
   f.run();
   EXPECT_EQ(f.ran.size(), 3U);
+}
+
+TEST(Study, APartEndsInTheAnswerThatItsRowsGive) {
+  Fixture f;
+  const auto row = [](const char* form, double ms) {
+    return Json{{"command", "bench ddp"}, {"status", "ok"},       {"gate", "passed"}, {"form", form},
+                {"size", "nano"},         {"ranks", 2},           {"p50_ms", ms},     {"calls", 3},
+                {"transport", "threads"}, {"hidden_share", 0.25}, {"build_id", "b"}}
+        .dump();
+  };
+  const auto run = [&](double ms) {
+    f.request.fresh = true;
+    return run_study(f.request, {[&](const std::vector<std::string>& args, const std::string& into) {
+                                   if (args.front() == "bench")
+                                     append_results(into, {row("naive", 8), row("flat", ms)});
+                                   return PartRun{.seconds = 1, .reason = {}, .page = "the table\n"};
+                                 },
+                                 [](const std::string&) {}, [] { return false; }});
+  };
+  const StudyReport report = run(4);
+  EXPECT_TRUE(has(f.folder.read("study-2025-tiny/first.md"), "flat 2.00x as fast as naive"));
+  EXPECT_TRUE(has(f.folder.read("study-2025-tiny/study.md"), "flat 2.00x as fast as naive"));
+  EXPECT_FALSE(report.parts[0].answers.empty());
+  EXPECT_TRUE(report.parts[1].answers.empty()) << "another part's rows are none of its own";
+  run(2);
+  EXPECT_TRUE(has(f.folder.read("study-2025-tiny/first.md"), "flat 4.00x as fast as naive"));
+  f.request.fresh = false;
+  f.run();
+  EXPECT_TRUE(has(f.folder.read("study-2025-tiny/study.md"), "flat 4.00x"))
+      << "a part that was run before keeps it";
 }
 
 TEST(Study, APartThatFailsIsNamedAndTheRestContinues) {

@@ -17,7 +17,7 @@ std::string svg_head(double width, double height, double left, const std::string
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
-      "<text x=\"{2}\" y=\"22\" font-size=\"{4:.3g}\" font-weight=\"bold\">{3}</text>\n",
+      "<text x=\"{2}\" y=\"22\" font-size=\"{4:.1f}\" font-weight=\"bold\">{3}</text>\n",
       width, height, left, svg_escaped(title), size);
 }
 

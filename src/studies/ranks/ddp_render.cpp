@@ -195,8 +195,12 @@ std::string ddp_caption(const BenchDdpReport& r) {
 }
 
 std::vector<NamedLedger> ddp_pair(const BenchDdpReport& report) {
+  std::vector<const DdpRow*> rows = shown_rows(report);
+  // Where it ran, the form that hides is beside the one that does not, whichever was quicker.
+  for (const DdpRow& r : report.rows)
+    if (rows.size() == 2 && r.form == "overlap") rows[1] = &r;
   std::vector<NamedLedger> pair;
-  for (const DdpRow* r : shown_rows(report)) pair.push_back({"ddp:" + name_of_row(*r), r->run.ledger});
+  for (const DdpRow* r : rows) pair.push_back({"ddp:" + name_of_row(*r), r->run.ledger});
   return pair;
 }
 

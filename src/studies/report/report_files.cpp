@@ -111,9 +111,15 @@ std::vector<std::string> write_report(const ReportPage& page, const std::string&
 ReportFiles make_report_files(const std::string& folder, const std::string& out, const std::string& writeup) {
   const StoredResults stored = read_rows(folder);
   try {
-    ReportOptions options{.build = build_info().build_id,
-                          .writeup = writeup,
-                          .picture = [&](const std::string& name) { return picture_in(folder, name); }};
+    std::size_t pictures = 0;  // bytes
+    ReportOptions options{
+        .build = build_info().build_id, .writeup = writeup, .picture = [&](const std::string& name) {
+          constexpr std::size_t kMostBytes = 900'000;  // of all: the page stays below 2 MB
+          std::optional<std::string> svg = picture_in(folder, name);
+          if (!svg || pictures + svg->size() > kMostBytes) return std::optional<std::string>();
+          pictures += svg->size();
+          return svg;
+        }};
     std::vector<Json> rows = stored.rows;
     for (Json& run : run_rows(folder)) rows.push_back(std::move(run));
     ReportFiles made{make_report(rows, stored.notes, options), stored.rows.size(), {}};

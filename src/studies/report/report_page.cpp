@@ -77,7 +77,7 @@ DocumentSection question_section(const AnsweredQuestion& q, const ReportOptions&
   else
     s.say(q.answer.sentences);
   for (const PageTable& t : q.answer.tables) {
-    if (!t.heading.empty()) s.say({capitalized(t.heading) + ":"});
+    if (!t.heading.empty()) s.say({t.heading + ":"});
     s.tabulate(t.table, t.left);
   }
   for (const AnswerChart& c : q.answer.charts)

@@ -60,6 +60,8 @@ Answer all_reduce(Rows rows) {
   return a;
 }
 
+std::string over_naive(const Json& row) { return times(number_at(row, "speedup_over_naive").value_or(0)); }
+
 PageTable forms_table(Rows rows) {
   return facts_table("", rows,
                      {{"form", "form", Unit::text, Where::table},
@@ -68,7 +70,7 @@ PageTable forms_table(Rows rows) {
                       {"link_model", "link", Unit::text, Where::table},
                       {"bucket_mb", "bucket MB", Unit::number, Where::table},
                       {"p50_ms", "step ms", Unit::milliseconds, Where::table},
-                      {"speedup_over_naive", "over naive", Unit::times, Where::table},
+                      {"speedup_over_naive", "over naive", Unit::text, Where::table, {}, over_naive},
                       {"calls", "calls", Unit::count, Where::table},
                       {"communication_ms", "comm ms", Unit::milliseconds, Where::table},
                       {"communication_share", "of step", Unit::percent, Where::table},

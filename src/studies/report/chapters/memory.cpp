@@ -37,14 +37,15 @@ std::string list_of_files(const Json& row, std::vector<std::string>& files) {
 
 Answer timelines(Rows rows) {
   Answer a;
-  std::vector<std::string> pages;
-  constexpr std::size_t kMost = 4;  // of a sweep the last ones: the files of all are in the rows
-  std::vector<Json> drawn = rows_where(rows, [](const Json& r) {
-    std::vector<std::string> files;
-    list_of_files(r, files);
-    return !files.empty();
-  });
-  if (drawn.size() > kMost) drawn.erase(drawn.begin(), drawn.end() - kMost);
+  std::vector<Json> drawn;  // of each phase the last: the files of all are in the rows
+  for (const std::string& phase : values_of(rows, "phase")) {
+    const std::vector<Json> own = rows_where(rows, [&](const Json& r) {
+      std::vector<std::string> files;
+      list_of_files(r, files);
+      return !files.empty() && word_is(r, "phase", phase);
+    });
+    if (!own.empty()) drawn.push_back(own.back());
+  }
   for (const Json& row : drawn) {
     const std::string page = list_of_files(row, a.files);
     const Json* tags = row.find("predicted_peak_by_tag");

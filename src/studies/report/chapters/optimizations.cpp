@@ -32,6 +32,11 @@ Answer speed(Rows rows) {
   Answer a;
   for (const std::string& s : ablation_sentences(lines)) a.sentences.push_back(capitalized(s) + ".");
   a.tables.push_back({study_name(lines), speedup_table(lines), 1, false, {}});
+  if (TextTable without = without_table(lines); without.size() > 1)
+    a.tables.push_back({"taken away from all combined, one at a time", std::move(without), 1, false, {}});
+  if (TextTable ranks = ranks_table(lines); ranks.size() > 1)
+    a.tables.push_back(
+        {"on several ranks of one device, against ddp:naive on the same", std::move(ranks), 1, false, {}});
   a.charts.push_back(
       {{"speedup", bar_chart_svg(speedup_chart(lines))}, "speed-up of every row of the ablation"});
   return a;
@@ -42,7 +47,7 @@ Answer memory(Rows rows) {
   Answer a;
   const AblationLine *base = nullptr, *least_of = nullptr;
   for (const AblationLine& l : lines) {
-    if (!l.timed()) continue;
+    if (!l.timed() || !l.in_main_table()) continue;
     if (l.label == "baseline") base = &l;
     if (l.memory > 0 && (least_of == nullptr || l.memory < least_of->memory)) least_of = &l;
   }
@@ -159,9 +164,10 @@ Answer causes(Rows all) {
     if (causes == nullptr || !causes->is_array() || causes->empty()) return std::string("-");
     return fmt::format("{}: {}", text_at(causes->front(), "name"), text_at(causes->front(), "evidence"));
   };
-  a.sentences.push_back(fmt::format("The largest gap is of {} {}, {} above its roofline: {}.",
-                                    text_at(ops.front(), "op"), text_at(ops.front(), "pass"),
-                                    ms_text(number_at(ops.front(), "gap_ms").value_or(0)), why(ops.front())));
+  a.sentences.push_back(
+      fmt::format("The largest gap is of {}{}{}, {} above its roofline: {}.", text_at(ops.front(), "op"),
+                  text_at(ops.front(), "pass").empty() ? "" : " ", text_at(ops.front(), "pass"),
+                  ms_text(number_at(ops.front(), "gap_ms").value_or(0)), why(ops.front())));
   a.tables.push_back(facts_table("the largest gaps", ops,
                                  {{"op", "op", Unit::text, Where::table},
                                   {"variant", "variant", Unit::text, Where::table},

@@ -27,22 +27,24 @@ wait "$process" || status=$?
 ((status == 0)) || fail "SIGINT: exit $status"
 grep -q 'stopped before the end; the same command resumes there' "$work/out" || fail "does not say how it ended"
 before=$(done_parts)
-((before >= 1 && before < 17)) || fail "$before parts done"
+((before >= 1 && before < 23)) || fail "$before parts done"
 
 "${study[@]}" >"$work/out" 2>"$work/err" || fail "resume: exit $?"
-grep -q "$before of 17 parts were run before" "$work/out" || fail "does not resume from what is done"
-grep -q '^17 of 17 parts done' "$work/out" || fail "not all parts are done"
+grep -q "$before of 23 parts were run before" "$work/out" || fail "does not resume from what is done"
+grep -q '^23 of 23 parts done' "$work/out" || fail "not all parts are done"
 grep -q '^Reduced: ' "$work/out" || fail "does not say that it is reduced"
 grep -q '  step: --size nano,micro,tiny instead of small,' "$work/out" || fail "does not say what is reduced"
-[[ $(done_parts) == 17 ]] || fail "expected 17 parts in study.json"
+[[ $(done_parts) == 23 ]] || fail "expected 23 parts in study.json"
 folder=$work/runs/study-2025-tiny
 for name in step-ctx/step/time-over-ctx step/step/time-over-params step/step/speedup-dtype \
-  memory-scaling/memory/scaling-nano-bf16-b4-peak; do
+  memory-scaling/memory/scaling-nano-bf16-b4-peak ddp/ddp/overlap zero/zero/memory-over-ranks fsdp/fsdp/overlap; do
   [[ -s $folder/$name.svg ]] || fail "there is no $name.svg"
   grep -qF "($name.svg)" "$folder/${name%%/*}.md" || fail "${name%%/*}.md does not show $name.svg"
 done
 grep -q '10.0001335' "$folder/precision-accumulate.md" || fail "a part's page lacks its table"
 grep -qF '[profile.md](profile.md)' "$folder/study.md" || fail "study.md does not lead to the parts"
+grep -q 'stage 1 on 2 ranks keeps .* of state on a rank' "$folder/zero.md" || fail "a part does not begin with its answer"
+grep -q '^- .*: flat .* as fast as naive' "$folder/study.md" || fail "study.md lacks a part's answer"
 grep -q '"part":"flash"' "$work/runs/results.jsonl" || fail "rows are not gathered"
 
 # A command line from the list, run by hand, does the same.

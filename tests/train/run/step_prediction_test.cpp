@@ -63,8 +63,7 @@ class StepPrediction : public testing::Test {
     run_.strategy = strategy;
     run_.link = link;
     request_.strategy = strategy;
-    request_.layout =
-        layout_for(Precision::fp32, request_.step, ranks, strategy == "zero2" || strategy == "fsdp");
+    request_.layout = layout_for(Precision::fp32, request_.step, ranks, strategy == "fsdp");
     RankOptions rank;
     rank.world = ranks;
     rank.threads = ranks > 1 ? 1 : 0;

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <map>
 
 #include "base/json.h"
@@ -111,12 +111,11 @@ TEST(TimelineHtml, BothFilesOfAMillionSpansAreWritten) {
   for (int i = 0; i < 1'000'000; ++i)
     t.add_span(lane, details[static_cast<std::size_t>(i % 200)], 3.0 * i, 2.125);
   const TempFolder folder;
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // computing, not waiting: tests run beside others
   const std::string page = write_timeline_files(t, folder / "x.trace.json");
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   EXPECT_EQ(page, folder / "x.html");
-  RecordProperty("milliseconds", static_cast<int>(1e3 * seconds));
-  std::printf("a million events, both files: %.2f s\n", seconds);
+  std::printf("a million spans written in %.2f s of computing\n", seconds);
   const std::string trace = folder.read("x.trace.json");
   EXPECT_EQ(std::count(trace.begin(), trace.end(), '\n'), 1'000'000 + 5);
   EXPECT_LT(folder.read("x.html").size(), std::size_t{12} << 20);

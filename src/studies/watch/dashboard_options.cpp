@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/error.h"
+
 namespace kiln {
 
 void add_dashboard_options(Options& o, DashboardOptions& d) {
@@ -17,6 +19,9 @@ void add_dashboard_options(Options& o, DashboardOptions& d) {
 
 std::unique_ptr<Dashboard> open_dashboard(const DashboardOptions& d, const std::string& run,
                                           bool background) {
+  if (!d.port && d.host != DashboardPlace().host)
+    throw Error("--dashboard-host belongs to --dashboard, which is not given", "add --dashboard",
+                ErrorKind::usage);
   if (!d.port) return nullptr;
   return std::make_unique<Dashboard>(run, DashboardPlace{d.host, *d.port, background});
 }

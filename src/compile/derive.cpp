@@ -130,7 +130,9 @@ class Deriver {
         return give(v.a, b.mul(g, b.unary(Prim::exp, b.sub(v.a, i))));
       case Prim::softmax: {
         const int y = as_stored(i);
-        return share(v.a, b.mul(y, b.sub(g, b.row_sum(b.mul(g, y)))));
+        // Where a probability is 0, its gradient is not read: 0 NaN would be NaN in all of the row.
+        const int dot = b.row_sum(b.select(y, b.mul(g, y), b.number(0)));
+        return share(v.a, b.mul(y, b.sub(g, dot)));
       }
       case Prim::column_sum:
         return give(v.a, whole(g, b.extent(v.a)));

@@ -10,6 +10,7 @@
 #include "ops/batched_matmul/batched_matmul.h"
 #include "ops/elementwise/binary.h"
 #include "ops/elementwise/unary.h"
+#include "ops/masked_softmax/masked_softmax.h"
 #include "ops/op_list.h"
 
 namespace kiln {
@@ -78,6 +79,20 @@ TEST_F(RegionTest, GradientsAddToWhatIsThere) {
   const Tensor c = add(ctx, a, compiled(ctx, kSquareSum, {{x, y}, {}})[0]);
   ctx.tape().backward(c, make({1, 2}, {1, 1}));
   EXPECT_EQ(read(ctx.tape().grad(x)), (std::vector<float>{12, 16}));
+}
+
+TEST_F(RegionTest, NothingGivesNothing) {
+  const Region softmax{"masked_softmax", {}, [](RankContext& c, const RegionInputs& in) {
+                         return Tensors{masked_softmax(c, in.tensors[0], {})};
+                       }};
+  for (const Shape& s : {Shape{2, 3, 0}, Shape{0, 3, 4}, Shape{2, 0, 4}}) {
+    const Tensor x = ctx.tape().watch(ctx.empty(s, DType::f32));
+    const Tensor y = compiled(ctx, softmax, {{x}, {}})[0];
+    EXPECT_EQ(y.shape(), s);
+    ctx.tape().backward(y, ctx.empty(s, DType::f32));
+    EXPECT_EQ(ctx.tape().grad(x).shape(), s);
+    ctx.tape().reset();
+  }
 }
 
 TEST_F(RegionTest, WhatItCannotHoldIsSaid) {

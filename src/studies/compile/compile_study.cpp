@@ -130,9 +130,18 @@ class Study {
     text.plan += cat(name, ":\n");
     const std::size_t first = report_.rows.size();
     for (const compile::Kernel& k : p.kernels) {
-      CompiledKernelRow row{region.name, name,    calls,     static_cast<int>(report_.rows.size() - first),
-                            k.ops,       k.bytes, ops_bytes, k.flops,
-                            {},          k.why,   {}};
+      CompiledKernelRow row;
+      row.region = region.name;
+      row.pass = name;
+      row.calls = calls;
+      row.kernel = static_cast<int>(report_.rows.size() - first);
+      row.ops = k.ops;
+      row.bytes = k.bytes;
+      row.flops = k.flops;
+      row.pass_bytes = p.bytes();
+      row.ops_bytes = ops_bytes;
+      row.apart_bytes = p.bytes_apart();
+      row.why = k.why;
       report_.rows.push_back(std::move(row));
       text.plan += kernel_text(p, k);
     }

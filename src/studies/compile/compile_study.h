@@ -35,7 +35,9 @@ struct CompiledKernelRow {
   int calls = 0;  // of the region in a step of what is shown
   int kernel = 0;
   std::vector<std::string> ops;
-  double bytes = 0, ops_bytes = 0, flops = 0;  // ops_bytes: of the ops of the pass by themselves
+  double bytes = 0, flops = 0;
+  double pass_bytes = 0, ops_bytes = 0, apart_bytes = 0;  // of the pass: its kernels; its ops as fused ops of
+                                                          // their own; every value as a pass over memory
   std::optional<double> measured_ms;
   std::string why;
   std::optional<std::size_t> code_bytes;  // as NVRTC compiled it

@@ -14,45 +14,37 @@ std::string ops_text(const Json& row) {
 }
 
 std::string saved_text(const Json& row) {
-  const double whole = row.at("ops_bytes").get<double>(), own = row.at("pass_bytes").get<double>();
-  return own > 0 && row.at("kernel").get<int>() == 0 ? fmt::format("{:.2f}x", whole / own) : "-";
+  const double apart = row.at("apart_bytes").get<double>(), own = row.at("pass_bytes").get<double>();
+  return own > 0 && row.at("kernel").get<int>() == 0 ? fmt::format("{:.1f}x", apart / own) : "-";
 }
 
-struct Line {
-  const CompiledKernelRow& of;
-  double pass_bytes;
-};
+using Line = CompiledKernelRow;
 
 const Schema<Line>& schema() {
   static const Schema<Line> kSchema = {
-      {"region", "region", Unit::text, [](const Line& l) { return Json(l.of.region); }, Where::table},
-      {"pass", "pass", Unit::text, [](const Line& l) { return Json(l.of.pass); }, Where::table},
-      {"kernel", "kernel", Unit::count, [](const Line& l) { return Json(l.of.kernel); }, Where::table},
-      {"calls", "calls", Unit::count, [](const Line& l) { return Json(l.of.calls); }, Where::table},
-      {"ops", "ops inside", Unit::text, [](const Line& l) { return Json(l.of.ops); }, Where::table, "",
+      {"region", "region", Unit::text, [](const Line& l) { return Json(l.region); }, Where::table},
+      {"pass", "pass", Unit::text, [](const Line& l) { return Json(l.pass); }, Where::table},
+      {"kernel", "kernel", Unit::count, [](const Line& l) { return Json(l.kernel); }, Where::table},
+      {"calls", "calls", Unit::count, [](const Line& l) { return Json(l.calls); }, Where::table},
+      {"ops", "ops inside", Unit::text, [](const Line& l) { return Json(l.ops); }, Where::table, "",
        ops_text},
-      {"bytes", "MiB", Unit::mebibytes, [](const Line& l) { return Json(l.of.bytes); }, Where::table},
+      {"bytes", "MiB", Unit::mebibytes, [](const Line& l) { return Json(l.bytes); }, Where::table},
       {"pass_bytes", "", Unit::mebibytes, [](const Line& l) { return Json(l.pass_bytes); }},
-      {"ops_bytes", "ops alone MiB", Unit::mebibytes, [](const Line& l) { return Json(l.of.ops_bytes); },
+      {"apart_bytes", "value by value", Unit::mebibytes, [](const Line& l) { return Json(l.apart_bytes); },
+       Where::table},
+      {"ops_bytes", "fused ops", Unit::mebibytes, [](const Line& l) { return Json(l.ops_bytes); },
        Where::table},
       {"", "less", Unit::text, nullptr, Where::table, "", saved_text},
-      {"flops", "MFLOP", Unit::text, [](const Line& l) { return Json(l.of.flops); }, Where::wide, "",
+      {"flops", "MFLOP", Unit::text, [](const Line& l) { return Json(l.flops); }, Where::wide, "",
        [](const Json& row) { return fmt::format("{:.1f}", row.at("flops").get<double>() / 1e6); }},
       {"measured_ms", "ms here", Unit::milliseconds,
-       [](const Line& l) { return l.of.measured_ms ? Json(*l.of.measured_ms) : Json(); }, Where::table},
+       [](const Line& l) { return l.measured_ms ? Json(*l.measured_ms) : Json(); }, Where::table},
       {"code_bytes", "cubin", Unit::count,
-       [](const Line& l) { return l.of.code_bytes ? Json(*l.of.code_bytes) : Json(); }, Where::table},
-      {"why", "cut because", Unit::text,
-       [](const Line& l) { return l.of.why.empty() ? Json() : Json(l.of.why); }, Where::table},
+       [](const Line& l) { return l.code_bytes ? Json(*l.code_bytes) : Json(); }, Where::table},
+      {"why", "cut because", Unit::text, [](const Line& l) { return l.why.empty() ? Json() : Json(l.why); },
+       Where::table},
   };
   return kSchema;
-}
-
-double pass_bytes(const CompileReport& r, const CompiledKernelRow& of) {
-  double sum = 0;
-  for (const CompiledKernelRow& row : r.rows)
-    if (row.region == of.region && row.pass == of.pass) sum += row.bytes;
-  return sum;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -73,10 +65,12 @@ StudyPage compile_page(const CompileReport& r) {
   page.place = fmt::format("{}, batch {}, ctx {}, {}: recorded and planned in {:.1f} ms", q.size.name,
                            q.batch, q.context, name_of(q.precision), r.plan_ms);
   page.columns = schema().forms();
-  for (const CompiledKernelRow& row : r.rows) page.rows.push_back(schema().row({row, pass_bytes(r, row)}));
+  for (const CompiledKernelRow& row : r.rows) page.rows.push_back(schema().row(row));
   page.notes = r.notes;
   page.notes.push_back(
-      "calls are those of one forward; bytes are those of one call, and of a pass the measured time");
+      "MiB are of one call: what the kernel reads and writes, what a pass over memory for each value would, "
+      "and what the ops' own "
+      "fused kernels do; ms are of all kernels of a pass");
   if (!r.compiler.empty())
     page.notes.push_back(fmt::format("{} for {}: {} kernels compiled and {} from the cache in {:.1f} ms",
                                      r.compiler, q.arch, r.compiled, r.from_cache, r.nvrtc_ms));

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 constexpr Migration kPlanted[] = {
     {0,
      [](Json& m) {
-       m["step"] = m["steps"];
+       const Json steps = m["steps"];  // adding a key moves the others
+       m["step"] = steps;
        m.erase("steps");
      },
      nullptr},

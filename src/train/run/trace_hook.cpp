@@ -11,7 +11,7 @@ TraceHook::TraceHook(RankContext& ctx, Communicator* comm, StepRange range, Deli
     : ctx_(ctx), comm_(comm), range_(range), deliver_(std::move(deliver)) {}
 
 void TraceHook::before_step(int64_t step) {
-  if (!is_traced(step)) return;
+  if (!is_traced(step) || !deliver_) return;
   if (!tracer_) {  // a resumed run may begin inside the range
     const bool gpu = ctx_.device().type == DeviceType::cuda;
     tracer_.emplace(ctx_, gpu ? OpTracer::Clock::marks : OpTracer::Clock::host);

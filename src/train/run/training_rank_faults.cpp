@@ -63,10 +63,13 @@ void TrainingRank::report_injections() {
 
 void TrainingRank::add_hooks(RunOptions& options) {
   if (injector_) options.hooks.push_back(injector_.get());
-  if (first_ && request_.trace.first > 0)
+  // The first rank traces; the others only wait for the same steps, so that all pause alike.
+  if (request_.trace.first > 0) {
+    TraceHook::Deliver deliver;
+    if (first_) deliver = [this](const RunTrace& trace) { view_.on_trace(trace); };
     options.hooks.push_back(&trace_.emplace(ctx_, comm_.world() > 1 ? &place_->data() : nullptr,
-                                            request_.trace,
-                                            [this](const RunTrace& trace) { view_.on_trace(trace); }));
+                                            request_.trace, std::move(deliver)));
+  }
   if (request_.check_replicas > 0)
     options.hooks.push_back(&replicas_.emplace(ctx_, place_->data(),
                                                replicated_tensors(model_->params(), step_->optimizer()),

@@ -29,7 +29,7 @@ class Stopwatch {
 std::string key_of(const Region& region, const RegionInputs& in) {
   std::string key = cat(region.name, " ", region.key);
   for (const Tensor& t : in.tensors) key += cat(" ", t.shape().str(), name_of(t.dtype()));
-  for (const ParamRef& p : in.params) key += cat(" w", p.shape().str(), name_of(p.param->kept));
+  for (const ParamRef& p : in.params) key += cat(" w", p.shape().str(), name_of(dtype_of_weight(*p.param)));
   return key;
 }
 

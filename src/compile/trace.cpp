@@ -106,7 +106,7 @@ class Tracer {
     Param& made = *params_.back();
     made.name = p.param->name;
     made.shape = p.shape();
-    made.kept = p.param->kept;
+    made.kept = dtype_of_weight(*p.param);
     made.value = ctx_.empty(made.shape, made.kept);
     made.grad = ctx_.empty(made.shape, made.kept);
     weights_[&made] = build_.input({false, made.shape.numel()}, made.kept);

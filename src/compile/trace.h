@@ -30,6 +30,9 @@ struct Traced {
   int64_t rows = 0;
 };
 
+// Of a weight as it is used; one that is not gathered has the dtype it is kept in.
+inline DType dtype_of_weight(const Param& p) { return p.value.defined() ? p.value.dtype() : p.kept; }
+
 // Throws Error for a region that has an op without primitives, or that depends on more than its inputs.
 Traced trace(const Region& region, const RegionInputs& in);
 

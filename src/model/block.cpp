@@ -61,9 +61,7 @@ Block::Block(ParamStore& params, const ModelConfig& c, int64_t index, const Part
   down_ = &add_row_part(params, mlp("down_proj"), C, F, f);
 }
 
-Tensor Residual::whole(RankContext& ctx) const {
-  return last.defined() ? add(ctx, sum, cast(ctx, last, sum.dtype())) : sum;
-}
+Tensor Residual::whole(RankContext& ctx) const { return last.defined() ? add(ctx, sum, last) : sum; }
 
 bool compiles(RankContext& ctx, const ModelConfig& config) {
   if (config.compile == CompileMode::automatic) return why_not_compiled(ctx.device()).empty();
@@ -79,20 +77,19 @@ std::string_view variant_of_last(RankContext& ctx, const char* op) {
 
 }  // namespace
 
-// A sum in the dtype of the stream, whatever the last term has; the norm in the dtype of the matmul that
-// follows.
-static NormedResidual compiled_norm(RankContext& ctx, const Residual& x, Param& weight, float eps,
-                                    const Param& next) {
-  const DType to = next.cast_to.value_or(x.sum.dtype());
-  if (!x.last.defined()) return {x.sum, compiled(ctx, norm_region(eps, to), {{x.sum}, {weight}})[0]};
-  const Tensors made = compiled(ctx, sum_norm_region(eps, to), {{x.sum, x.last}, {weight}});
+namespace {
+
+NormedResidual compiled_norm(RankContext& ctx, const Residual& x, Param& weight, float eps) {
+  if (!x.last.defined()) return {x.sum, compiled(ctx, norm_region(eps), {{x.sum}, {weight}})[0]};
+  const Tensors made = compiled(ctx, sum_norm_region(eps), {{x.sum, x.last}, {weight}});
   return {made[0], made[1]};
 }
 
-NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, const ModelConfig& config,
-                       const Param& next) {
+}  // namespace
+
+NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, const ModelConfig& config) {
   const float eps = config.norm_eps;
-  if (compiles(ctx, config)) return compiled_norm(ctx, x, weight, eps, next);
+  if (compiles(ctx, config)) return compiled_norm(ctx, x, weight, eps);
   if (!x.last.defined()) {
     Tensor normed = rms_norm(ctx, x.sum, weight, eps);
     return {x.sum, std::move(normed), variant_of_last(ctx, "rms_norm")};
@@ -109,12 +106,12 @@ Residual Block::forward(RankContext& ctx, const Residual& x, KvCache* cache) con
   Residual middle;  // [B, T, C], like all that passes between the halves
   {
     ScopeGuard attention(ctx, "attention");
-    const NormedResidual h = norm_of(ctx, x, *attention_norm_, config_, *qkv_);
+    const NormedResidual h = norm_of(ctx, x, *attention_norm_, config_);
     middle = {h.sum, attend(ctx, h, again, cache)};
     again.tensors.give_up();
   }
   ScopeGuard half(ctx, "mlp");
-  const NormedResidual h = norm_of(ctx, middle, *mlp_norm_, config_, *gate_up_);
+  const NormedResidual h = norm_of(ctx, middle, *mlp_norm_, config_);
   again_out(ctx, middle.sum, h.sum, again);
   middle = {};  // only the sum is needed from here on
   Tensor last = mlp(ctx, h, again);
@@ -128,12 +125,12 @@ Tensor Block::forward_in_halves(RankContext& ctx, const Tensor& x) const {
   const Tensor h = recompute(ctx, x, [&ctx, this](const Tensor& t) {
     ScopeGuard half(ctx, "attention");
     Again none{Rematerializer(ctx), {}};
-    return Residual{t, attend(ctx, norm_of(ctx, {t}, *attention_norm_, config_, *qkv_), none)}.whole(ctx);
+    return Residual{t, attend(ctx, norm_of(ctx, {t}, *attention_norm_, config_), none)}.whole(ctx);
   });
   return recompute(ctx, h, [&ctx, this](const Tensor& t) {
     ScopeGuard half(ctx, "mlp");
     Again none{Rematerializer(ctx), {}};
-    return Residual{t, mlp(ctx, norm_of(ctx, {t}, *mlp_norm_, config_, *gate_up_), none)}.whole(ctx);
+    return Residual{t, mlp(ctx, norm_of(ctx, {t}, *mlp_norm_, config_), none)}.whole(ctx);
   });
 }
 
@@ -142,10 +139,8 @@ Tensor Block::enter(RankContext& ctx, const Tensor& normed, const Param& weight)
   return partition_.enter_shards(ctx, cast_for(ctx, normed, weight));
 }
 
-// Compiled, the cast back is left to the region that adds the result to the stream.
 Tensor Block::leave(RankContext& ctx, const Tensor& x, Param& weight, DType stream) const {
-  const Tensor y = partition_.leave_shards(ctx, linear(ctx, x, weight));
-  return compiles(ctx, config_) ? y : cast(ctx, y, stream);
+  return cast(ctx, partition_.leave_shards(ctx, linear(ctx, x, weight)), stream);
 }
 
 // From the sum, which the norm saves: whatever added it up, the norm of it as it is stored is the same.
@@ -155,7 +150,7 @@ void Block::again_norm(RankContext& ctx, const NormedResidual& x, const Tensor& 
   again.tensors.remake(made, {again.tensors.later(x.sum)},
                        [&ctx, this, &norm, &weight, variant = x.variant](std::span<const Tensor> in) {
                          const Tensor y = compiles(ctx, config_)
-                                              ? norm_of(ctx, {in[0]}, norm, config_, weight).normed
+                                              ? norm_of(ctx, {in[0]}, norm, config_).normed
                                               : rms_norm(ctx, in[0], norm, config_.norm_eps, variant);
                          return Tensors{enter(ctx, y, weight)};
                        });

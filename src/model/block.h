@@ -23,9 +23,8 @@ struct NormedResidual {
   Tensor sum, normed;
   std::string_view variant = {};  // of the norm, where it is an op and not its parts
 };
-// The norm in the dtype that `next` multiplies it in. Compiled: sum, norm and casts are one region.
-NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, const ModelConfig& config,
-                       const Param& next);
+// Compiled, where the model asks for it: sum and norm are one region.
+NormedResidual norm_of(RankContext& ctx, const Residual& x, Param& weight, const ModelConfig& config);
 // Whether the ops between this model's matmuls run as compiled regions here.
 bool compiles(RankContext& ctx, const ModelConfig& config);
 

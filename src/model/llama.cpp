@@ -41,7 +41,7 @@ Residual Llama::hidden(RankContext& ctx, const Tensor& tokens) const {
 }
 
 Tensor Llama::final_norm(RankContext& ctx, const Residual& x) const {
-  return cast_for(ctx, norm_of(ctx, x, *norm_, config_, *head_).normed, *head_);
+  return cast_for(ctx, norm_of(ctx, x, *norm_, config_).normed, *head_);
 }
 
 Tensor Llama::logits(RankContext& ctx, const Tensor& tokens) const {

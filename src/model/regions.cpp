@@ -2,29 +2,23 @@
 
 #include "model/config.h"
 #include "ops/add_rms_norm/add_rms_norm.h"
-#include "ops/cast/cast.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace kiln {
 
-Region norm_region(float eps, DType to) {
-  const Region norm{"rms_norm", cat("eps=", eps, " to ", name_of(to)),
-                    [eps, to](RankContext& c, const RegionInputs& in) {
-                      return Tensors{cast(c, rms_norm(c, in.tensors[0], in.params[0], eps), to)};
-                    }};
-  return norm;
+Region norm_region(float eps) {
+  return {"rms_norm", cat("eps=", eps), [eps](RankContext& c, const RegionInputs& in) {
+            return Tensors{rms_norm(c, in.tensors[0], in.params[0], eps)};
+          }};
 }
 
-Region sum_norm_region(float eps, DType to) {
-  const Region norm{"add+rms_norm", cat("eps=", eps, " to ", name_of(to)),
-                    [eps, to](RankContext& c, const RegionInputs& in) {
-                      const Tensor last = cast(c, in.tensors[1], in.tensors[0].dtype());
-                      const AddRmsNormResult r = add_rms_norm(c, in.tensors[0], last, in.params[0], eps);
-                      return Tensors{r.sum, cast(c, r.normed, to)};
-                    }};
-  return norm;
+Region sum_norm_region(float eps) {
+  return {"add+rms_norm", cat("eps=", eps), [eps](RankContext& c, const RegionInputs& in) {
+            const AddRmsNormResult r = add_rms_norm(c, in.tensors[0], in.tensors[1], in.params[0], eps);
+            return Tensors{r.sum, r.normed};
+          }};
 }
 
 Region rope_region(const RopeOptions& options) {

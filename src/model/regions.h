@@ -7,10 +7,10 @@
 
 namespace kiln {
 
-// (x; weight) -> norm(x) in dtype `to`.
-Region norm_region(float eps, DType to);
-// (sum, last; weight) -> sum + last in the dtype of the sum, and the norm of it in dtype `to`.
-Region sum_norm_region(float eps, DType to);
+// (x; weight) -> norm(x)
+Region norm_region(float eps);
+// (sum, last; weight) -> sum + last, and the norm of it
+Region sum_norm_region(float eps);
 // (q, k) -> both turned, in their place.
 Region rope_region(const RopeOptions& options);
 // (gate, up) -> silu(gate) * up

@@ -81,6 +81,7 @@ std::vector<std::byte> Nvrtc::compile(const std::string& source, const std::stri
   } else if (f_->log_size(program, &size) == 0) {
     log.resize(size);
     f_->log(program, log.data());
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
   }
   f_->destroy(&program);
   if (code.empty())

@@ -172,9 +172,8 @@ class ModelCases {
         [eps](RankContext& ctx, auto in) {
           return CaseOutputs{rms_norm(ctx, in[0].tensor, *in[1].param, eps)};
         },
-        [eps, narrow, stream](RankContext& ctx, auto in) {
-          const Tensors y = compiled(ctx, norm_region(eps, narrow), {{in[0].tensor}, {*in[1].param}});
-          return CaseOutputs{kiln::cast(ctx, y[0], stream)};
+        [eps](RankContext& ctx, auto in) {
+          return CaseOutputs{compiled(ctx, norm_region(eps), {{in[0].tensor}, {*in[1].param}})[0]};
         });
     region(
         "add_rms_norm", norm, stream, 0,
@@ -182,11 +181,10 @@ class ModelCases {
           const AddRmsNormResult r = add_rms_norm(ctx, in[0].tensor, in[1].tensor, *in[2].param, eps);
           return CaseOutputs{r.sum, r.normed};
         },
-        [eps, narrow, stream](RankContext& ctx, auto in) {
-          const Tensor last = kiln::cast(ctx, in[1].tensor, narrow);
+        [eps](RankContext& ctx, auto in) {
           const Tensors y =
-              compiled(ctx, sum_norm_region(eps, narrow), {{in[0].tensor, last}, {*in[2].param}});
-          return CaseOutputs{y[0], kiln::cast(ctx, y[1], stream)};
+              compiled(ctx, sum_norm_region(eps), {{in[0].tensor, in[1].tensor}, {*in[2].param}});
+          return CaseOutputs{y[0], y[1]};
         });
     region(
         "swiglu", mlp, narrow, c_.fused_gate_up ? 2 : 0,

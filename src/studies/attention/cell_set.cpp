@@ -45,6 +45,7 @@ class Listener final : public OpObserver {
     Cost& sum = e.pass == Pass::forward ? forward : backward;
     sum = sum + e.cost;
     if (e.op == AttentionOp::kName) (e.pass == Pass::forward ? variant : backward_variant) = e.variant;
+    if (e.op == "compiled") (e.pass == Pass::forward ? variant : backward_variant) = e.op;  // its softmax
   }
   std::string variant = "composed", backward_variant = "composed";  // which calls other ops, and no attention
   Cost forward, backward;

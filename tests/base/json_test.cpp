@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_reader.h"
+#include "support/temp_folder.h"
 
 namespace kiln {
 namespace {
@@ -97,6 +98,12 @@ TEST(Json, ReadersSayWhatIsWrongAndWhere) {
               JsonValue(k, "c").check_keys(names);
             }),
             "c: unknown key 'hidden_sise' | did you mean 'hidden_size'?");
+}
+
+TEST(Json, AValueReadAsAnotherTypeIsAnErrorWithBoth) {
+  const std::string said = KILN_ERROR_OF(Json(1).text());
+  EXPECT_EQ(said.find("a JSON value is "), 0u) << said;
+  EXPECT_NE(said.find("; expected "), std::string::npos) << said;
 }
 
 }  // namespace

@@ -290,6 +290,18 @@ TEST(Safetensors, AByteZeroInTheHeaderIsRefused) {
   EXPECT_EQ(KILN_ERROR_OF(SafetensorsHeader("{}", 0, "input")), "nothing");
 }
 
+TEST(Safetensors, TooManyTensorsAndTooLongAHeaderAreRefused) {
+  std::string text = "{";
+  for (std::size_t i = 0; i <= SafetensorsHeader::kMostTensors; ++i)
+    text += cat(i == 0 ? "" : ",", "\"", i, R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})");
+  text += "}";
+  EXPECT_EQ(KILN_ERROR_OF(SafetensorsHeader(text, 0, "input")),
+            "input: the header has more than 1000000 tensors");
+  text.assign(SafetensorsHeader::kMostBytes + 1, ' ');
+  EXPECT_EQ(KILN_ERROR_OF(SafetensorsHeader(text, 0, "input")),
+            "input: the header has 100000001 bytes; at most 100000000 are read");
+}
+
 TEST(Safetensors, AHeaderBeyondTheLimitIsRefusedUnread) {
   std::vector<std::byte> file(64);
   const uint64_t length = SafetensorsHeader::kMostBytes + 1;

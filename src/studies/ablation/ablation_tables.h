@@ -18,7 +18,7 @@ struct AblationLine {
   Json row;
   std::string label;  // "baseline", "bf16", "+bf16", "-bf16", "fsdp, 2 ranks"
   Comparison speed;   // against the baseline, all combined or ddp:naive, as the group is; where the two
-                     // alternated, pair by pair. The same where the baseline against itself is as far off
+                      // alternated, pair by pair. The same where the baseline against itself is as far off
   double baseline_ms = 0;   // the median of the samples it is compared with
   double own_roofline = 0;  // the same ratio of their own rooflines, by the same ceilings; 0: there is none
   double memory = 0;        // its peak over the baseline's; 0 where there is none

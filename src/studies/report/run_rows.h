@@ -8,8 +8,8 @@
 
 namespace kiln {
 
-// Of `folder` itself and of every folder in it that has a metrics.jsonl. A line that is not whole, as of a run
-// being written, is left out; so is a file that is none.
+// Of `folder` itself and of every folder in it that has a metrics.jsonl. A line that is not whole, as of a
+// run being written, is left out; so is a file that is none.
 std::vector<Json> run_rows(const std::string& folder);
 
 }  // namespace kiln

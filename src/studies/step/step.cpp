@@ -10,8 +10,8 @@
 #include "model/compile_check.h"
 #include "studies/gate/gate.h"
 #include "studies/place.h"
+#include "studies/step/row_clock.h"
 #include "studies/step/step_policy.h"
-#include "studies/step/timed_steps.h"
 #include "studies/variant_check.h"
 #include "train/memory_prediction.h"
 #include "train/presets.h"
@@ -20,7 +20,7 @@
 namespace kiln {
 namespace {
 
-using Clock = TimedSteps::Clock;
+using Clock = RowClock::Clock;
 
 constexpr int kTurns = 5;  // of each row, where several are timed by turns
 
@@ -59,7 +59,7 @@ struct Contender {
   RankOptions rank;
   OutOfMemory full;
   std::chrono::duration<double> before;
-  std::unique_ptr<TimedSteps> steps;
+  std::unique_ptr<RowClock> steps;
 
   void attempt(const std::function<void()>& work) {
     attempt_row(rank, *row, full, work);
@@ -89,7 +89,7 @@ bool prepare_row(const BenchStepRequest& request, StepGate& gate, const StepCloc
 void begin_steps(const BenchStepRequest& request, Contender& c) {
   c.attempt([&] {
     const auto begun = Clock::now() - std::chrono::duration_cast<Clock::duration>(c.before);
-    c.steps = std::make_unique<TimedSteps>(request, c.rank, c.full, *c.row, begun);
+    c.steps = std::make_unique<RowClock>(request, c.rank, c.full, *c.row, begun);
     c.steps->warm_up();
   });
 }

@@ -36,8 +36,8 @@ std::string text_at(const Json& page, std::string_view key) {
   return value != nullptr && value->is_string() ? value->text() : std::string();
 }
 
-RunFacts read_facts(const Json& page) {
-  RunFacts f;
+WatchedFacts read_facts(const Json& page) {
+  WatchedFacts f;
   f.known = true;
   const Json none = Json::object();
   const auto part = [&](std::string_view key) -> const Json& {

@@ -14,7 +14,7 @@
 namespace kiln {
 
 // What run.json says before the first step. A value it does not have is 0, or empty.
-struct RunFacts {
+struct WatchedFacts {
   bool known = false;
   std::string model, precision, strategy, device;
   int64_t steps = 0, first_step = 0, ranks = 1, parameters = 0, tokens_per_step = 0;
@@ -49,7 +49,7 @@ class RunReader {
 
   bool refresh();  // whether there was anything new
   const std::string& folder() const { return folder_; }
-  const RunFacts& facts() const { return facts_; }
+  const WatchedFacts& facts() const { return facts_; }
   const RunCurves& curves() const { return curves_; }
   const RunTally& tally() const { return tally_; }
   const std::deque<RecentStep>& recent() const { return recent_; }  // of the present process
@@ -71,7 +71,7 @@ class RunReader {
 
   std::string folder_;
   FileId facts_file_, metrics_file_;
-  RunFacts facts_;
+  WatchedFacts facts_;
   RunCurves curves_;
   RunTally tally_;
   std::deque<RecentStep> recent_;

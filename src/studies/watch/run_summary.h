@@ -26,7 +26,7 @@ std::optional<TimeLeft> time_left(const std::deque<RecentStep>& recent, int64_t 
 struct RunSummary {
   std::string run;
   RunState state = RunState::starting;
-  RunFacts facts;
+  WatchedFacts facts;
   RunTally tally;
   int64_t step = 0;
   // Over the recent steps; nothing where there are none.

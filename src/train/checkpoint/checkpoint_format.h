@@ -15,8 +15,8 @@ inline constexpr int64_t kCheckpointFormat = 1;
 
 enum class CheckpointPart : uint8_t { manifest, state };
 
-// Makes a document of format `from` one of `from` + 1; where the part did not change, null. A key that is added
-// moves the values of others: d["new"] = d["old"] reads what has moved.
+// Makes a document of format `from` one of `from` + 1; where the part did not change, null. A key that is
+// added moves the values of others: d["new"] = d["old"] reads what has moved.
 struct Migration {
   int64_t from;
   void (*manifest)(Json& document);

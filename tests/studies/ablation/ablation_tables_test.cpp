@@ -268,8 +268,7 @@ TEST(AblationTables, AllButOneIsComparedWithAll) {
   EXPECT_EQ(table[1][column(table, "against all")], "0.67x");
   EXPECT_EQ(table[1][column(table, "of all")], "1.50x") << "of the 4 MiB of all combined";
   EXPECT_EQ(speedup_table(lines).size(), 9U) << "and not in the others'";
-  EXPECT_TRUE(
-      says(ablation_sentences(lines), "most missed when taken away from all combined: bf16, 10."));
+  EXPECT_TRUE(says(ablation_sentences(lines), "most missed when taken away from all combined: bf16, 10."));
   rows.back()["raw_samples"] = samples(5);
   lines = ablation_lines(rows);
   EXPECT_TRUE(says(ablation_sentences(lines), "all combined is faster without bf16"));

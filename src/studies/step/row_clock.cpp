@@ -1,4 +1,4 @@
-#include "studies/step/timed_steps.h"
+#include "studies/step/row_clock.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace kiln {
 namespace {
 
-using Clock = TimedSteps::Clock;
+using Clock = RowClock::Clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -56,8 +56,8 @@ class PhaseSamples {
 };
 
 // On the CPU, where a step is done when its call returns, the phases are timed on the way.
-TimedSteps::TimedSteps(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full,
-                       StepRow& row, Clock::time_point begun)
+RowClock::RowClock(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
+                   Clock::time_point begun)
     : request_(request), row_(row), begun_(begun), ctx_(rank) {
   ctx_.allocator().add_observer(&full);
   if (request.tuning) use_tuning(ctx_, *request.tuning);
@@ -66,9 +66,9 @@ TimedSteps::TimedSteps(const BenchStepRequest& request, const RankOptions& rank,
   marks_ = std::make_unique<StreamMarks>(ctx_);
 }
 
-TimedSteps::~TimedSteps() = default;
+RowClock::~RowClock() = default;
 
-void TimedSteps::step(bool counts) {
+void RowClock::step(bool counts) {
   throw_if_stopped(request_.stop);
   marks_->mark();
   if (phases_) phases_->begin();
@@ -84,11 +84,11 @@ void TimedSteps::step(bool counts) {
   }
 }
 
-void TimedSteps::warm_up() {
+void RowClock::warm_up() {
   for (int i = 0; i < request_.warmups; ++i) step(/*counts=*/false);
 }
 
-void TimedSteps::time(int steps, bool after_others) {
+void RowClock::time(int steps, bool after_others) {
   // A GPU that stands idle would count the launch of the first step, which the others hide behind each other.
   if (after_others && request_.device.type == DeviceType::cuda) step(/*counts=*/false);
   const std::size_t begin = marks_->size();
@@ -101,7 +101,7 @@ void TimedSteps::time(int steps, bool after_others) {
     samples_.push_back(marks_->ms_between(at, at + 1) / 1e3);
 }
 
-void TimedSteps::finish() {
+void RowClock::finish() {
   row_.wall = wall_ / std::max(1, timed_);
   row_.last_loss = step_->finish();
   const double first = marks_->ms_between(0, 1) / 1e3;
@@ -123,7 +123,7 @@ void TimedSteps::finish() {
 }
 
 // A run of its own: the steps before it were queued behind each other, here each is waited for.
-void TimedSteps::time_phases() {
+void RowClock::time_phases() {
   StepSpec spec = row_.spec;
   // A graph that is replayed for every later micro-step passes the same marks each time.
   spec.step.graph = spec.step.graph && spec.step.micro_steps == 1;

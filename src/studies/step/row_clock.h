@@ -13,16 +13,16 @@ namespace kiln {
 class PhaseSamples;
 class StreamMarks;
 
-class TimedSteps {
+class RowClock {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Builds the model. The clock of the first step stood at `begun` already.
-  TimedSteps(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
-             Clock::time_point begun);
-  ~TimedSteps();
-  TimedSteps(const TimedSteps&) = delete;
-  TimedSteps& operator=(const TimedSteps&) = delete;
+  RowClock(const BenchStepRequest& request, const RankOptions& rank, OutOfMemory& full, StepRow& row,
+           Clock::time_point begun);
+  ~RowClock();
+  RowClock(const RowClock&) = delete;
+  RowClock& operator=(const RowClock&) = delete;
 
   void warm_up();
   // Queued one behind the other, as in a run. `after_others`: the device worked for another row since.

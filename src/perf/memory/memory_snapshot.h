@@ -3,7 +3,7 @@
 #pragma once
 
 #include "perf/memory/memory_trace.h"
-#include "report/export/text_sink.h"
+#include "base/text_sink.h"
 
 namespace kiln {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "report/export/text_sink.h"
+#include "base/text_sink.h"
 
 namespace kiln {
 

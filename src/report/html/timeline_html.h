@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "report/export/text_sink.h"
+#include "base/text_sink.h"
 #include "report/export/timeline.h"
 
 namespace kiln {

@@ -65,6 +65,7 @@ RUNS = {
     "compare": f"--size nano --batch 1 --ctx 8 --steps 2 {SMALL}",
     "diff": f"batch=1 batch=2 --size nano --ctx 8 --steps 2 {SMALL}",
     "tune attention": "--device meta:cuda --out {out}",
+    "compile": "--show block --size nano --batch 1 --ctx 8 --no-measure --device cpu --threads 1",
     "tokenize": "--text {text} --out {out}/tokens",
     "convert": "--size nano --to {out}/model",
 }

@@ -146,7 +146,7 @@ expect 0 0 '^table,device,' bench flash --full --seq 16 --d 8 --dtype fp32 --for
 expect 0 0 '^\| dtype \| form ' bench flash --seq 16 --d 8 --dtype fp32 --variant all --format md "${cells[@]}"
 expect 0 0 'TFLOP; roofline .* ms at 989 TFLOP/s of the datasheet, .* ms at the rate measured here$' \
   bench leaderboard flash --heads 2 --seq 40 --seconds 0.01 --warmup 0 --device cpu --threads 1 --out "$work/attention"
-[[ $(grep -c '"gate":"passed"' "$work/attention/results.jsonl") == 31 ]] || fail "kiln bench flash: results.jsonl should have 31 rows"
+[[ $(grep -c '"gate":"passed"' "$work/attention/results.jsonl") == 34 ]] || fail "kiln bench flash: results.jsonl should have 34 rows"
 expect 0 0 '^bf16 +causal packed +flash_hopper.* 4x32x512x80 +yes +18.8' bench flash --table steps --device meta:cuda
 expect 0 0 'OOM: naive, .* by tensor: .*probs 16.00 GiB' \
   bench flash --table tokens16k --seq 16384 --d 64 --causal --device meta:cuda --memory 24GiB
@@ -296,7 +296,7 @@ expect 2 2 "^kiln: there is no folder $work/none$" convert --from "$work/none" -
 expect 1 1 '^kiln: cannot make the folder /dev/null/x: ' convert --size nano --to /dev/null/x
 expect 1 2 "^kiln: will not replace $work: it holds '" convert --size nano --to "$work" --force
 sed -i 's/"llama"/"gpt2"/' "$work/model2/config.json"
-expect 1 1 '/model2/config.json: model_type is "gpt2"; kiln has only "llama"$' convert --from "$work/model2" --to "$work/m"
+expect 1 1 '/model2/config.json: model_type is "gpt2"; kiln has only "llama" and "mistral"$' convert --from "$work/model2" --to "$work/m"
 [[ ! -e $work/m && ! -e $work/m.tmp ]] || fail "kiln convert: a mistake left something behind"
 
 "$kiln" ops >"$work/out" 2>"$work/err"

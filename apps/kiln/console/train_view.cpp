@@ -74,8 +74,20 @@ void ConsoleView::on_setup(const TrainRequest& r, const TrainSetup& s) {
   last_line_ = Clock::now();
 }
 
+// A curve of sixty columns needs no more, and a run of any length no more memory.
+void ConsoleView::keep_loss(double loss) {
+  constexpr std::size_t kMost = 4096;
+  if (++passed_ < every_) return;
+  passed_ = 0;
+  losses_.push_back(loss);
+  if (losses_.size() < kMost) return;
+  for (std::size_t i = 0; i < losses_.size() / 2; ++i) losses_[i] = losses_[2 * i + 1];
+  losses_.resize(losses_.size() / 2);
+  every_ *= 2;
+}
+
 void ConsoleView::on_step(const StepReport& r) {
-  if (std::isfinite(r.loss)) losses_.push_back(r.loss);  // not of a step that was skipped
+  if (std::isfinite(r.loss)) keep_loss(r.loss);  // not of a step that was skipped
   last_step_ = r.step;
   if (r.step > setup_.first_step + 1) {
     seconds_ += r.seconds;

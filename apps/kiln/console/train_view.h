@@ -40,9 +40,6 @@ class ConsoleView final : public TrainView {
   void draw_losses() const;
 
   const TrainSetup& setup() const { return setup_; }
-  const std::vector<double>& losses() const {
-    return losses_;
-  }  // of the whole run, where its metrics are there
   const std::optional<Evaluation>& last_evaluation() const { return evaluation_; }
   double tokens_per_second() const;  // without the first step, which also warms everything up
   const InputTimes& input() const { return input_; }
@@ -51,13 +48,15 @@ class ConsoleView final : public TrainView {
  private:
   using Clock = std::chrono::steady_clock;
   void print_line(const StepReport& report);
+  void keep_loss(double loss);
   void say(const std::string& line);
 
   bool terminal_, drawn_ = false;
   int64_t steps_ = 0, last_step_ = 0;
   std::string run_;  // its folder
   TrainSetup setup_;
-  std::vector<double> losses_;
+  std::vector<double> losses_;      // of the whole run, where its metrics are there; every one of `every_`
+  int64_t every_ = 1, passed_ = 0;  // steps; since the last that was kept
   std::optional<Evaluation> evaluation_;
   double seconds_ = 0;  // of the steps counted in tokens_
   int64_t tokens_ = 0;

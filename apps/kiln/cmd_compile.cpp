@@ -29,7 +29,10 @@ void run_compile(Asked& asked, const Command& command, const CommonOptions& comm
   r.seed = common.seed;
   if (r.cache.empty()) r.cache = compile::KernelCache::default_folder();
   const PageFormat format = page_format(command, asked.format, common);
-  print_page(compile_page(compile_study(r)), format, common.wide);
+  const CompileReport report = compile_study(r);
+  print_page(compile_page(report), format, common.wide);
+  if (report.checked.gate_failed())
+    throw Error(cat("the kernels were not timed: ", report.checked.reason), "run `make test`");
 }
 
 }  // namespace

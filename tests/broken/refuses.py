@@ -62,6 +62,7 @@ NOT_TIMED = {
     "eval": "as train",
     "memory": "bytes", "residuals": "bytes", "precision": "errors", "ops": "names", "sizes": "numbers of parameters",
     "report": "rows that were stored, those that passed", "calc": "arithmetic, and rows that were stored",
+    "compile": "kernels of its own, none of which has these mistakes; checked against their ops first (tests/compile)",
     "tokenize": "text", "convert": "files", "completions": "text", "man": "text",
 }
 

@@ -13,6 +13,8 @@
 #include "model/model.h"
 #include "ops/attention/attention.h"
 #include "studies/compile/measured_pass.h"
+#include "studies/gate/gate.h"
+#include "studies/step/step.h"
 #include "train/presets.h"
 
 namespace kiln {
@@ -49,15 +51,39 @@ void run_attention(RankContext& ctx, const CompileRequest& r) {
   ctx.tape().backward(o, ctx.empty(o.shape(), o.dtype()));
 }
 
-// Two blocks hold every region of a block: the second begins with a sum.
-void run_model(RankContext& ctx, const CompileRequest& r) {
+const char* preset_of(const CompileRequest& r) {
+  return r.show == CompileShow::block ? "optimized" : "baseline";
+}
+
+// Two blocks hold every region of a block: the second begins with a sum. The softmax of attention is one of a
+// model's.
+ModelConfig config_of(const CompileRequest& r) {
   ModelConfig c = r.size.config;
-  c.compile = r.show == CompileShow::model ? CompileMode::model : CompileMode::regions;
-  if (r.show == CompileShow::block) {
+  c.compile = r.show == CompileShow::block ? CompileMode::regions : CompileMode::model;
+  if (r.show != CompileShow::model) {
     c.layers = 2;
     c.vocab = std::min<int64_t>(c.vocab, 256);
   }
-  choose_variants(r.show == CompileShow::model ? "baseline" : "optimized", "").apply_to(c);
+  choose_variants(preset_of(r), "").apply_to(c);
+  return c;
+}
+
+// A step that runs the regions, against their ops.
+void check_regions(const CompileRequest& r, RowOutcome& row) {
+  StepSpec spec;
+  spec.model = config_of(r);
+  spec.precision = r.precision;
+  spec.step.batch = r.batch;
+  spec.step.context = r.context;
+  RankOptions rank;
+  rank.threads = r.threads;
+  rank.variants = choose_variants(preset_of(r), "").ops;
+  StepGate gate("", [](const std::string&) {});
+  note_gate(gate.check_ops({spec, rank, plan_step(spec, rank).ops}), row);
+}
+
+void run_model(RankContext& ctx, const CompileRequest& r) {
+  const ModelConfig c = config_of(r);
   const std::unique_ptr<Model> model = make_model(c);
   model->params().materialize(ctx, {.precision = r.precision, .narrow_grads = true});
   const Tensor ids = ctx.zeros({r.batch, r.context}, DType::i32, Tag::data);
@@ -67,11 +93,13 @@ void run_model(RankContext& ctx, const CompileRequest& r) {
 
 class Study {
  public:
-  explicit Study(const CompileRequest& r) : report_{r, {}, {}, 0, 0, 0, 0, {}, {}}, cache_(r.cache) {
+  explicit Study(const CompileRequest& r) : cache_(r.cache) {
+    report_.request = r;
     if (r.measure) {
+      check_regions(r, report_.checked);
       RankOptions o;
       o.threads = r.threads;
-      here_ = std::make_unique<RankContext>(o);
+      if (!report_.checked.gate_failed()) here_ = std::make_unique<RankContext>(o);
     }
     if (r.arch.empty()) return;
     const bool known = r.arch.size() >= 5 && r.arch.size() <= 8 && r.arch.starts_with("sm_") &&

@@ -10,6 +10,7 @@
 #include "compile/plan.h"
 #include "model/model_options.h"
 #include "report/tables/study_page.h"
+#include "rows/row_status.h"
 
 namespace kiln {
 
@@ -54,7 +55,8 @@ struct CompileReport {
   double plan_ms = 0;   // recording and planning all regions
   double nvrtc_ms = 0;  // compiling their CUDA sources
   int from_cache = 0, compiled = 0;
-  std::string compiler;  // "NVRTC 13.0"
+  std::string compiler;     // "NVRTC 13.0"
+  RowOutcome checked = {};  // the regions against their ops, before any is timed
   std::vector<std::string> notes;
 };
 

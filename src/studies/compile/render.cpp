@@ -90,10 +90,16 @@ StudyPage compile_page(const CompileReport& r) {
   }
   Json rows = Json::array();
   for (const Json& row : page.rows) rows.append(row);
-  page.json = {{"size", q.size.name},        {"batch", q.batch},
-               {"ctx", q.context},           {"dtype", std::string(name_of(q.precision))},
-               {"plan_ms", r.plan_ms},       {"kernels", std::move(rows)},
+  page.json = {{"command", "compile"},
+               {"size", q.size.name},
+               {"batch", q.batch},
+               {"ctx", q.context},
+               {"dtype", std::string(name_of(q.precision))},
+               {"plan_ms", r.plan_ms},
+               {"kernels", std::move(rows)},
                {"regions", std::move(texts)}};
+  page.json["gate"] = name_of(r.checked.gate);
+  if (r.checked.gate_failed()) page.json["reason"] = r.checked.reason;
   if (!r.compiler.empty()) {
     page.json["compiler"] = r.compiler;
     page.json["arch"] = q.arch;

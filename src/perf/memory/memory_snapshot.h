@@ -2,8 +2,8 @@
 // (every version of the viewer) or JSON (new ones).
 #pragma once
 
-#include "perf/memory/memory_trace.h"
 #include "base/text_sink.h"
+#include "perf/memory/memory_trace.h"
 
 namespace kiln {
 

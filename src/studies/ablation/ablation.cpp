@@ -131,8 +131,10 @@ std::vector<PlannedRow> ablation_plan(const std::vector<std::string_view>& only,
   }
   const std::size_t switches = plan.size();
   for (const char* group : {"added", "without"})
-    for (std::size_t i = 1; possible > 1 && i < switches; ++i)
-      plan.push_back({group, plan[i].name, {}, plan[i].cannot});
+    for (std::size_t i = 1; possible > 1 && i < switches; ++i) {
+      // It stands in place of the fused ops, not on top of them; recomputed, no check knows its kernels yet.
+      if (plan[i].name != kCompileSwitch) plan.push_back({group, plan[i].name, {}, plan[i].cannot});
+    }
   if (std::find(only.begin(), only.end(), kRankSwitch) != only.end()) {
     plan.push_back({"ranks", std::string(kRankSwitch), {kRankSwitch}, ""});
     if (possible > 1) plan.push_back({"ranks", "+" + std::string(kRankSwitch), only, ""});

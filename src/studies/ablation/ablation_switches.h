@@ -20,6 +20,7 @@ struct AblationSwitch {
 
 // The one that takes several ranks, and so is compared on them alone.
 inline constexpr std::string_view kRankSwitch = "fsdp";
+inline constexpr std::string_view kCompileSwitch = "compile";
 
 // In the order in which they are added: ops first, then what changes all of them at once.
 std::span<const AblationSwitch> ablation_switches();

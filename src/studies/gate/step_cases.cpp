@@ -192,7 +192,8 @@ class ModelCases {
         [](RankContext& ctx, auto in) {
           return CaseOutputs{compiled(ctx, swiglu_region(), {{in[0].tensor, in[1].tensor}, {}})[0]};
         });
-    const RopeOptions turned{.heads = c_.heads, .kv_heads = c_.kv_heads, .theta = c_.rope_theta};
+    const RopeOptions turned{
+        .heads = c_.heads, .kv_heads = c_.kv_heads, .theta = c_.rope_theta, .scaling = c_.rope_scaling};
     region(
         "rope",
         {{"batch", B_}, {"seq", T_}, {"heads", c_.heads}, {"kv_heads", c_.kv_heads}, {"dim", c_.head_dim()}},

@@ -16,33 +16,16 @@
 #include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/swiglu/swiglu.h"
+#include "support/op_fixture.h"
 
 namespace kiln {
 namespace {
 
-class TapeTest : public testing::Test {
+class TapeTest : public OpFixture {
  protected:
-  TapeTest() : ctx(options()) {}
-  static RankOptions options() {
-    RankOptions o;
-    o.threads = 1;
-    return o;
-  }
-  Tensor make(const Shape& s, std::vector<float> values) {
-    Tensor t = ctx.empty(s, DType::f32);
-    ctx.upload(t, values.data());
-    return t;
-  }
-  std::vector<float> read(const Tensor& t) {
-    std::vector<float> v(static_cast<std::size_t>(t.numel()));
-    ctx.download(v.data(), t);
-    return v;
-  }
   Tensor ones(const Shape& s) {
     return make(s, std::vector<float>(static_cast<std::size_t>(s.numel()), 1.0f));
   }
-
-  RankContext ctx;
 };
 
 TEST_F(TapeTest, GradientsOfAValueUsedTwiceAdd) {

@@ -102,7 +102,7 @@ TEST(HttpServer, RefusesWhatIsNoGetOfAPage) {
   EXPECT_EQ(status_of(ask(server, std::string("\x16\x03\x01\x02\x00", 5))), 400);  // TLS
   EXPECT_EQ(status_of(ask(server, "GET /" + std::string(9000, 'a'))), 431);
   EXPECT_EQ(status_of(ask(server, get("/broken"))), 500);
-  EXPECT_EQ(status_of(ask(server, get("/"))), 200);  // and goes on
+  EXPECT_EQ(status_of(ask(server, get("/"))), 200);  // and still serves
 }
 
 // A name that another site has pointed at 127.0.0.1.

@@ -2,15 +2,7 @@
 # usage: study.sh KILN
 # Both studies at the tiny scale: every part is done; Ctrl-C keeps what is finished and the same command resumes; what
 # was reduced is said; a part that cannot run is named and the others are done.
-set -euo pipefail
-kiln=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() {
-  echo "$*" >&2
-  cat "$work/err" "$work/out" >&2
-  exit 1
-}
+source "${BASH_SOURCE%/*}/scratch.sh"
 done_parts() { grep -c '"status": "ok"' "$work/runs/study-2025-tiny/study.json" 2>/dev/null || true; }
 study=("$kiln" study 2025 --scale tiny --device cpu --out "$work/runs")
 

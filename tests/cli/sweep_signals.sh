@@ -2,15 +2,7 @@
 # usage: sweep_signals.sh KILN
 # Ctrl-C ends a sweep with what is done kept, printed and exit 0; the same command resumes; a cell that takes too long
 # is a row; no cell's process or folder is left behind.
-set -euo pipefail
-kiln=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() {
-  echo "$*" >&2
-  cat "$work/err" "$work/out" >&2
-  exit 1
-}
+source "${BASH_SOURCE%/*}/scratch.sh"
 rows() { grep -c '"cell":' "$work/runs/results.jsonl" 2>/dev/null || true; }
 # Every other cell would take minutes.
 sweep=(bench step --size micro --grid ctx=32,64 --grid steps=5,1000000 --warmup 1 --threads 1 --device cpu --out "$work/runs")

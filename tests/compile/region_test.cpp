@@ -12,30 +12,12 @@
 #include "ops/elementwise/unary.h"
 #include "ops/masked_softmax/masked_softmax.h"
 #include "ops/op_list.h"
+#include "support/op_fixture.h"
 
 namespace kiln {
 namespace {
 
-class RegionTest : public testing::Test {
- protected:
-  RegionTest() : ctx(options()) {}
-  static RankOptions options() {
-    RankOptions o;
-    o.threads = 1;
-    return o;
-  }
-  Tensor make(const Shape& s, std::vector<float> values) {
-    Tensor t = ctx.empty(s, DType::f32);
-    ctx.upload(t, values.data());
-    return t;
-  }
-  std::vector<float> read(const Tensor& t) {
-    std::vector<float> v(static_cast<std::size_t>(t.numel()));
-    ctx.download(v.data(), t);
-    return v;
-  }
-  RankContext ctx;
-};
+class RegionTest : public OpFixture {};
 
 const Region kSquareSum{"square+add", {}, [](RankContext& c, const RegionInputs& in) {
                           return Tensors{add(c, mul(c, in.tensors[0], in.tensors[0]), in.tensors[1])};

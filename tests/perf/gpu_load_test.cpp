@@ -80,7 +80,7 @@ TEST(GpuLoad, WhatHeldTheClockBackIsSaidAndThePowerLimitIsNot) {
   const GpuLoad busy = load_of(capped, {});
   EXPECT_DOUBLE_EQ(busy.power_capped, 1);
   EXPECT_DOUBLE_EQ(busy.median_sm_mhz, 1500);
-  EXPECT_EQ(busy.why_unreliable(), "") << "matmuls meet the board's limit on every chip";
+  EXPECT_EQ(busy.why_unreliable(), "") << "matmuls reach the board's limit on every chip";
 
   std::vector<GpuSample> hot = capped;
   hot[3].held_back = kHardwareThermal;
@@ -111,7 +111,7 @@ TEST(GpuWatch, AsksWhileItLivesAndOnceForWhatWasShort) {
     EXPECT_DOUBLE_EQ(load->median_sm_mhz, 1410);
     EXPECT_FALSE(watch.load("0000:99:00.0", {})) << "no such GPU";
     EXPECT_FALSE(watch.load("", {}));
-    // Its thread goes on asking; a slow machine gets as long as it needs.
+    // Its thread keeps asking; a slow machine gets as long as it needs.
     while (watch.load(kBus, {})->samples < 2) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_GT(driver.reads(), before);

@@ -43,7 +43,7 @@ class Tiler {
   const Value& value(int v) const { return p_.graph[v]; }
   bool stored(int v) const { return std::find(k_.stores.begin(), k_.stores.end(), v) != k_.stores.end(); }
 
-  TilePlace shared_room(int v) {
+  TilePlace shared_place(int v) {
     const TilePlace place{In::shared, v, out_.shared_elements};
     out_.shared_elements += value(v).extent.width / 16 * 16 + 16;  // some even where there are no columns
     return place;
@@ -60,7 +60,7 @@ class Tiler {
     s.step.dtype = m.dtype;
     s.a = {In::memory, v, 0};
     s.of_a = v;
-    s.out = shared_room(v);
+    s.out = shared_place(v);
     out_.shared.push_back(s);
     return s.out;
   }
@@ -101,7 +101,7 @@ class Tiler {
     }
     TileStep s = blank(v);
     operands(s);
-    s.out = place_[at(v)] = shared_room(v);
+    s.out = place_[at(v)] = shared_place(v);
     out_.shared.push_back(s);
   }
 

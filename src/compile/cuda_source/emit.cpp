@@ -95,7 +95,7 @@ class Emitter {
                       list, ") {\n");
   }
 
-  // A loop over the thread's columns; with `packs`, whole accesses of them.
+  // A loop over the thread's columns; where vectorizable, whole accesses of them.
   template <class F>
   void columns(int64_t width, F body) {
     text_.line("#pragma unroll");

@@ -2,12 +2,12 @@
 
 namespace kiln {
 
-BucketOptions DdpStrategy::form(std::string_view name, double cap, DType wire) {
+BucketOptions DdpStrategy::form(std::string_view name, double cap, DType grad_comm) {
   BucketOptions o = name == "naive"     ? naive()
                     : name == "flat"    ? flat()
                     : name == "overlap" ? overlap()
-                                        : bucketed(cap, wire);
-  o.wire = wire;
+                                        : bucketed(cap, grad_comm);
+  o.wire = grad_comm;
   return o;
 }
 

@@ -32,7 +32,7 @@ class DdpStrategy : public BucketedStrategy {
   }
   static BucketOptions overlap() { return {.cap = 0, .in_flight = BucketOptions::kAnyNumber}; }
   // By its name; `cap` is that of the buckets.
-  static BucketOptions form(std::string_view name, double cap, DType wire);
+  static BucketOptions form(std::string_view name, double cap, DType grad_comm);
 
  protected:
   void start(Bucket& b) override;

@@ -18,7 +18,7 @@ struct GpuSample {
   std::vector<int> pids = {};  // of the processes that compute there
 };
 
-// Reasons that come and go with the room's air and the supply: a time under them is not one of the chip.
+// Reasons that come and go with cooling and supply: a time under them is not one of the chip.
 inline constexpr uint64_t kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20, kHardwareThermal = 0x40,
                           kPowerBrake = 0x80;
 inline constexpr uint64_t kUnsteady = kHardwareSlowdown | kSoftwareThermal | kHardwareThermal | kPowerBrake;

@@ -12,8 +12,8 @@ namespace kiln {
 
 std::string svg_head(double width, double height, double left, const std::string& title) {
   // A title of 15 px that does not fit is smaller, down to what can still be read.
-  const double needed = 8.6 * static_cast<double>(title.size()), room = width - left - 12;
-  const double size = needed > room ? std::max(10.0, 15 * room / needed) : 15;
+  const double needed = 8.6 * static_cast<double>(title.size()), free = width - left - 12;
+  const double size = needed > free ? std::max(10.0, 15 * free / needed) : 15;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"

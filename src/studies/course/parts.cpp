@@ -14,6 +14,23 @@ namespace {
 // profile needs fewer, since it counts and shares more than it times. Attention's 100 calls stop after a
 // second: the naive rows of long sequences would take minutes, and say nothing more.
 // clang-format off
+// Section 2. Ranks are threads that share the one device: what they exchange is real, how fast is not an
+// interconnect's.
+// The same in both.
+constexpr StudyPart kAllReduce = {"allreduce", "all-reduce by size and ranks: time, bandwidth, latency or bandwidth bound", "bench allreduce",
+     "--bytes 1MB,10MB,100MB,1GB --ranks 2,4,6 --export svg", "--bytes 64KB,1MB,4MB --ranks 2,4 --samples 10 --export svg", false, true};
+constexpr StudyPart kDdp = {"ddp", "four forms of data parallelism and every bucket size: time, communication, how much of it is hidden", "bench ddp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --form naive,flat,overlap,bucketed --bucket-mb 1,10,100,1000 --export svg",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --form naive,flat,overlap,bucketed --bucket-mb 0.1,1,10 --steps 6 --warmup 2 --export svg", false, true};
+constexpr StudyPart kZero = {"zero", "memory and time with optimizer state, gradients and weights sharded, against the paper", "bench zero",
+     "--size large --ranks 1,2 --batch-per-rank 2 --ctx 128 --stage 0,1,2,3 --export svg",
+     "--size nano --ranks 1,2 --batch-per-rank 1 --ctx 32 --stage 0,1,2,3 --steps 3 --export svg", false, true};
+constexpr StudyPart kFsdp = {"fsdp", "were the gathered weights there in time, layer by layer", "bench fsdp",
+     "--size large --ranks 2 --batch 4 --ctx 128 --prefetch 0,1,2 --export svg",
+     "--size nano --ranks 2 --batch 2 --ctx 32 --prefetch 0,1,2 --steps 4 --warmup 2 --export svg", false, true};
+constexpr StudyPart kBestBucket = {"calc-bucket", "the best bucket by equation, for given bandwidth and overhead", "calc bucket",
+     "--size large --w 10GB/s --o 20us --ranks 2", "--size large --w 10GB/s --o 20us --ranks 2", true, true};
+
 constexpr StudyPart kStudy2025[] = {
     {"step", "forward, backward and optimizer of every size; fp32 against bf16; growth with the parameters",
      "bench step",
@@ -74,21 +91,11 @@ constexpr StudyPart kStudy2025[] = {
      "--heads 16 --seq 16384 --d 64 --dtype bf16 --warmup 1 --seconds 10",
      "--heads 2 --seq 256 --d 64 --dtype bf16 --warmup 0.1 --seconds 0.3",
      true, true},
-    // Section 2. Ranks are threads that share the one device: what they exchange is real, how fast is not an
-    // interconnect's.
-    {"allreduce", "all-reduce by size and ranks: time, bandwidth, latency or bandwidth bound", "bench allreduce",
-     "--bytes 1MB,10MB,100MB,1GB --ranks 2,4,6 --export svg", "--bytes 64KB,1MB,4MB --ranks 2,4 --samples 10 --export svg", false, true},
-    {"ddp", "four forms of data parallelism and every bucket size: time, communication, how much of it is hidden", "bench ddp",
-     "--size large --ranks 2 --batch 4 --ctx 128 --form naive,flat,overlap,bucketed --bucket-mb 1,10,100,1000 --export svg",
-     "--size nano --ranks 2 --batch 2 --ctx 32 --form naive,flat,overlap,bucketed --bucket-mb 0.1,1,10 --steps 6 --warmup 2 --export svg", false, true},
-    {"zero", "memory and time with optimizer state, gradients and weights sharded, against the paper", "bench zero",
-     "--size large --ranks 1,2 --batch-per-rank 2 --ctx 128 --stage 0,1,2,3 --export svg",
-     "--size nano --ranks 1,2 --batch-per-rank 1 --ctx 32 --stage 0,1,2,3 --steps 3 --export svg", false, true},
-    {"fsdp", "were the gathered weights there in time, layer by layer", "bench fsdp",
-     "--size large --ranks 2 --batch 4 --ctx 128 --prefetch 0,1,2 --export svg",
-     "--size nano --ranks 2 --batch 2 --ctx 32 --prefetch 0,1,2 --steps 4 --warmup 2 --export svg", false, true},
-    {"calc-bucket", "the best bucket by equation, for given bandwidth and overhead", "calc bucket",
-     "--size large --w 10GB/s --o 20us --ranks 2", "--size large --w 10GB/s --o 20us --ranks 2", true, true},
+    kAllReduce,
+    kDdp,
+    kZero,
+    kFsdp,
+    kBestBucket,
     {"calc-xxl", "a model far too large for a device: memory, sharding, batch per device", "calc xxl", "", "", true, true},
 };
 
@@ -147,21 +154,11 @@ constexpr StudyPart kStudy2026[] = {
      true, true},
     {"weighted-sum", "a first kernel: forward and backward against naive", "bench op weighted_sum",
      "--shape rows=8192,cols=2048 --dtype fp32", "--shape rows=256,cols=96 --dtype fp32", false, true},
-    // Section 2. Ranks are threads that share the one device: what they exchange is real, how fast is not an
-    // interconnect's.
-    {"allreduce", "all-reduce by size and ranks: time, bandwidth, latency or bandwidth bound", "bench allreduce",
-     "--bytes 1MB,10MB,100MB,1GB --ranks 2,4,6 --export svg", "--bytes 64KB,1MB,4MB --ranks 2,4 --samples 10 --export svg", false, true},
-    {"ddp", "four forms of data parallelism and every bucket size: time, communication, how much of it is hidden", "bench ddp",
-     "--size large --ranks 2 --batch 4 --ctx 128 --form naive,flat,overlap,bucketed --bucket-mb 1,10,100,1000 --export svg",
-     "--size nano --ranks 2 --batch 2 --ctx 32 --form naive,flat,overlap,bucketed --bucket-mb 0.1,1,10 --steps 6 --warmup 2 --export svg", false, true},
-    {"zero", "memory and time with optimizer state, gradients and weights sharded, against the paper", "bench zero",
-     "--size large --ranks 1,2 --batch-per-rank 2 --ctx 128 --stage 0,1,2,3 --export svg",
-     "--size nano --ranks 1,2 --batch-per-rank 1 --ctx 32 --stage 0,1,2,3 --steps 3 --export svg", false, true},
-    {"fsdp", "were the gathered weights there in time, layer by layer", "bench fsdp",
-     "--size large --ranks 2 --batch 4 --ctx 128 --prefetch 0,1,2 --export svg",
-     "--size nano --ranks 2 --batch 2 --ctx 32 --prefetch 0,1,2 --steps 4 --warmup 2 --export svg", false, true},
-    {"calc-bucket", "the best bucket by equation, for given bandwidth and overhead", "calc bucket",
-     "--size large --w 10GB/s --o 20us --ranks 2", "--size large --w 10GB/s --o 20us --ranks 2", true, true},
+    kAllReduce,
+    kDdp,
+    kZero,
+    kFsdp,
+    kBestBucket,
     {"calc-ring", "ring collectives and the alternative all-reduce, by formula", "calc ring",
      "--bytes 1MB,100MB,1GB --ranks 2,4,8 --link latency=5us,bandwidth=50GB/s",
      "--bytes 1MB,100MB,1GB --ranks 2,4,8 --link latency=5us,bandwidth=50GB/s", true, true},

@@ -62,7 +62,7 @@ void add_build(const fs::path& folder, Json& row) {
 std::optional<Json> row_of(const fs::path& folder) {
   const auto text = content(folder / "metrics.jsonl");
   if (!text) return std::nullopt;
-  Curve train, held_out;
+  Curve train, val;
   std::vector<double> rates;
   for (std::size_t from = 0; from < text->size();) {
     const std::size_t end = text->find('\n', from);
@@ -74,7 +74,7 @@ std::optional<Json> row_of(const fs::path& folder) {
                  validation = number_at(line, "validation_loss");
       const auto seconds = number_at(line, "seconds"), tokens = number_at(line, "tokens");
       if (step && loss) train.add(*step, *loss);
-      if (step && validation) held_out.add(*step, *validation);
+      if (step && validation) val.add(*step, *validation);
       if (seconds && tokens && *seconds > 0) rates.push_back(*tokens / *seconds);
     } catch (const Error&) {
     }
@@ -89,8 +89,8 @@ std::optional<Json> row_of(const fs::path& folder) {
   row["first_loss"] = train.losses.front();
   row["last_loss"] = train.losses.back();
   if (!rates.empty()) row["tokens_per_s"] = median_of(rates);
-  if (held_out.steps.size() > 0) row["last_val_loss"] = held_out.losses.back();
-  const Curve a = thinned(train), b = thinned(held_out);
+  if (val.steps.size() > 0) row["last_val_loss"] = val.losses.back();
+  const Curve a = thinned(train), b = thinned(val);
   row["steps"] = a.steps;
   row["losses"] = a.losses;
   row["val_steps"] = b.steps;

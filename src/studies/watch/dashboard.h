@@ -1,4 +1,4 @@
-// The page of a run, served while the run goes on: by the training process itself, or by kiln watch.
+// The page of a run, served while it trains: by the training process itself, or by kiln watch.
 #pragma once
 
 #include <chrono>

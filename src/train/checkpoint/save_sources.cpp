@@ -18,7 +18,7 @@ class StagedValues final : public NamedValues {
     take_places(from);
     const int64_t all = extent();
     if (all > static_cast<int64_t>(memory.size()))
-      throw Error(cat("the copy of the ", what, " has room for ", memory.size(), " values, not for ", all));
+      throw Error(cat("the copy of the ", what, " is ", memory.size(), " values long; expected ", all));
     for (int64_t at = 0; at < all; at += kElements)
       from.download(at, memory_.subspan(static_cast<std::size_t>(at),
                                         static_cast<std::size_t>(std::min(kElements, all - at))));
@@ -67,10 +67,10 @@ StagingMemory::~StagingMemory() {
 
 SaveSources StagingMemory::copy(const CheckpointParts& parts) {
   SaveSources from = device_sources(parts), to;
-  std::span<float> room(memory_, static_cast<std::size_t>(elements_));
+  std::span<float> free(memory_, static_cast<std::size_t>(elements_));
   const auto staged = [&](const char* what, NamedValues& values) {
-    auto copied = std::make_unique<StagedValues>(what, values, room);
-    room = room.subspan(static_cast<std::size_t>(copied->extent()));
+    auto copied = std::make_unique<StagedValues>(what, values, free);
+    free = free.subspan(static_cast<std::size_t>(copied->extent()));
     return copied;
   };
   to.weights = staged("weight", *from.weights);

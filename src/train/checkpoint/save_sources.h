@@ -21,7 +21,7 @@ SaveSources device_sources(const CheckpointParts& parts);
 // Floats of a copy of all that a rank saves.
 int64_t staged_elements(const ParamStore& store, const Optimizer& optimizer);
 
-// Room in host memory for one such copy, taken once and used for every save. Where the device is the CPU it
+// Host memory of one such copy, taken once and used for every save. Where the device is the CPU it
 // is of the rank's allocator, so that the prediction has it; for a GPU it is pinned.
 class StagingMemory {
  public:

@@ -93,7 +93,7 @@ MemoryRecord OomSnapshot::record(const AllocEvent& failed) const {
   return r;
 }
 
-// Where the host has no memory either, or the disk no room, the error itself must still be seen.
+// Where the host has no memory either, or the disk is full, the error itself must still be seen.
 void OomSnapshot::ran_out(const AllocEvent& event) {
   try {
     const std::vector<const Held*> all = largest_first();

@@ -136,7 +136,8 @@ TEST_F(ReportOf, RunsBesideTheRowsHaveTheirCurves) {
       << "{\"step\":1,\"loss\":5.5}\nnot a "
          "line\n{\"step\":2,\"loss\":4.25,\"validation_loss\":4.5}\n{\"step\":3,\"lo";
   const std::string page = html();
-  EXPECT_TRUE(has(page, "loss 5.500 at the first step, 4.250 at step 2, 4.500 on the held-out text")) << page;
+  EXPECT_TRUE(has(page, "loss 5.500 at the first step, 4.250 at step 2, 4.500 on the validation text"))
+      << page;
   EXPECT_FALSE(has(page, "one\xff") || has(page, "<b>"));
   EXPECT_TRUE(has(page, "1 stored rows, 1 of them below")) << "a run is no stored row";
 }

@@ -19,12 +19,12 @@ ChartLine line_of(const Json& row, const char* steps, const char* losses, std::s
 Answer losses(Rows rows) {
   Answer a;
   LineChart chart{.title = "Loss of every run",
-                  .below_title = "of the training batches, and of the held-out text (dots)",
+                  .below_title = "of the training batches, and of the validation text (dots)",
                   .x_label = "step",
                   .y_label = "loss, nats a token",
                   .x_ticks = {},
                   .lines = {},
-                  .style_names = {"held out", "training", ""}};
+                  .style_names = {"validation", "training", ""}};
   double most = 0;
   for (const Json& row : rows) {
     const auto first = number_at(row, "first_loss"), last = number_at(row, "last_loss"),
@@ -34,7 +34,7 @@ Answer losses(Rows rows) {
     const auto held = number_at(row, "last_val_loss"), rate = number_at(row, "tokens_per_s");
     a.sentences.push_back(fmt::format("{}: loss {:.3f} at the first step, {:.3f} at step {:.0f}{}{}.",
                                       text_at(row, "run"), *first, *last, *step,
-                                      held ? fmt::format(", {:.3f} on the held-out text", *held) : "",
+                                      held ? fmt::format(", {:.3f} on the validation text", *held) : "",
                                       rate ? fmt::format("; {} tokens/s", figure(*rate)) : ""));
     const std::size_t colour = chart.lines.size() / 2;
     chart.lines.push_back(line_of(row, "steps", "losses", colour));
